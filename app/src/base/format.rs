@@ -140,7 +140,8 @@ pub fn count(value: f64) -> String {
         v if v >= 100_000.0 => format!("{:.0}k", v / 1e3),
         v if v >= 100.0 => format!("{v:.0}"),
         v if v >= 10.0 => format!("{v:.1}"),
-        v => format!("{v:.2}"),
+        v if v >= 0.1 || v == 0.0 => format!("{v:.2}"),
+        v => format!("{v:.1e}"),
     }
 }
 

@@ -131,6 +131,9 @@ fn act_on(page: Page, act: Act) {
         Act::Language => switch_language(page.state),
         Act::Better => better(page),
         Act::Set(dial, number) => set(page.state, dial, number),
+        Act::Select(action) if !moves::is_there(page.state, action) => {
+            page.state.complain(tr!("This plan has no action {action}.", action));
+        }
         Act::Select(action) => {
             page.state.go(Screen::Plan);
             moves::select(page.state, action);

@@ -3,6 +3,7 @@
 use super::inputs::{Inputs, Rest};
 use super::times::Times;
 use crate::base::shared::Shared;
+use crate::base::texts::t;
 use pipewright_core::cost::{Cluster, Costs};
 use pipewright_core::graph::{Graph, Layer, Precision};
 use pipewright_core::ids::StageId;
@@ -189,16 +190,23 @@ pub fn solve(inputs: &Inputs, ground: &Ground) -> Result<Solved, String> {
     })
 }
 
-/// A plan of the same model that is possible where these inputs contradict each other: what excludes other choices is
-/// left out.
+/// A plan of the same model that is possible where these inputs contradict each other: without what excludes other
+/// choices, one after the other.
 pub fn possible(inputs: &Inputs) -> Solved {
-    let mut plain = inputs.alone();
-    (plain.own, plain.recompute, plain.schedule) = (None, None, ScheduleKind::OneFOneB);
-    (plain.rest, plain.micro_batches) = (super::presets::first().rest, 1);
-    solve(&plain, &Ground::of(&plain)).unwrap_or_else(|_| {
-        let first = super::presets::first();
-        solve(&first, &Ground::of(&first)).expect("tested")
-    })
+    let first = super::presets::first();
+    let mut next = inputs.alone();
+    for without in 0..4 {
+        match without {
+            0 => next.rest.communication = first.rest.communication.clone(),
+            1 => (next.own, next.schedule) = (None, ScheduleKind::OneFOneB),
+            2 => (next.rest.tensor, next.rest.sequence_parallel, next.recompute) = (1, false, None),
+            _ => (next.rest.data_parallel, next.micro_batches) = (first.rest.data_parallel, 1),
+        }
+        if let Ok(solved) = solve(&next, &Ground::of(&next)) {
+            return solved;
+        }
+    }
+    solve(&first, &Ground::of(&first)).expect("tested")
 }
 
 /// The programs of plans that were solved; none where the choices contradict each other.
@@ -401,4 +409,14 @@ pub struct Shown {
     pub problem: Option<String>,
     /// Whether what is shown is no earlier state but [`possible`]'s.
     pub stands_in: bool,
+}
+
+impl Shown {
+    /// What a picture is called that is not of the newest inputs.
+    pub fn stale(&self) -> &'static str {
+        match self.stands_in {
+            true => t("another plan"),
+            false => t("out of date"),
+        }
+    }
 }

@@ -227,9 +227,13 @@ pub fn read(fragment: &str, current: Option<&Inputs>) -> Link {
 /// Cuts the model for so many lanes, or as the link says.
 fn place_cuts(link: &mut Link, lanes: u32, cuts: Option<Vec<u32>>) {
     let graph = link.inputs.model.graph();
-    if lanes > engine::most_lanes(&graph, link.inputs.schedule) {
-        let layers = graph.layers().len();
-        link.problems.push(tr!("`d={lanes}`: the model has {layers} layers", lanes, layers));
+    let most = engine::most_lanes(&graph, link.inputs.schedule);
+    if lanes > most {
+        link.problems.push(tr!(
+            "`d={lanes}`: this model has layers for at most {most} lanes",
+            lanes,
+            most
+        ));
     }
     engine::split(&mut link.inputs, lanes);
     if let Some(cuts) = cuts {

@@ -150,6 +150,15 @@ impl State {
         }
     }
 
+    /// The drag was for nothing: what there was before it is there again.
+    pub fn abandon(self) {
+        let start = self.history.with_untracked(|h| h.before().filter(|_| h.dragging()).cloned());
+        if let Some(start) = start {
+            self.drag_to(start);
+            self.release();
+        }
+    }
+
     /// A change at once.
     pub fn edit(self, change: impl FnOnce(&mut Inputs)) {
         self.drag(change);

@@ -73,6 +73,11 @@ pub fn select(state: State, action: Action) {
     }
 }
 
+/// Whether the plan that is shown has such an action.
+pub fn is_there(state: State, action: Action) -> bool {
+    state.shown.with_untracked(|s| causes::find(&s.solved.timeline, action).is_some())
+}
+
 /// The neighbour on the lane, by time.
 fn step(state: State, by: isize) {
     let next = state.shown.with_untracked(|s| {

@@ -47,13 +47,19 @@ pub fn Slider(
         }
     };
     let typed = move |event: web_sys::Event, dragging: bool| {
-        match event_target_value(&event).trim().parse::<u64>() {
-            Ok(n) if (1..=most).contains(&n) => set.run((n, dragging)),
-            _ if dragging => {}
-            _ => state.complain(no_number(label, 1, most)),
+        let typed = event_target_value(&event).trim().parse::<u64>();
+        let typed = typed.ok().filter(|n| (1..=most).contains(n));
+        match typed {
+            Some(n) => set.run((n, dragging)),
+            // Half-typed numbers wait.
+            None if dragging => {}
+            None => state.complain(no_number(label, 1, most)),
         }
-        // Half-typed numbers wait; a finished one that is refused goes back to what holds.
         if !dragging {
+            // Where it is refused, the digits before it were tried while it was typed.
+            if typed != Some(value.get_untracked()) {
+                state.abandon();
+            }
             let input: web_sys::HtmlInputElement = event_target(&event);
             input.set_value(&value.get_untracked().to_string());
         }

@@ -42,7 +42,7 @@ pub struct AutomaticPlan {
 pub fn automatic_plan(draft: &Draft, lanes: u32) -> Result<AutomaticPlan, PredictError> {
     let stages = draft.cuts.len() as u32 + 1;
     let memory = draft.cluster.device.memory;
-    let kinds = kinds(stages, lanes, draft.micro_batches);
+    let kinds = named_orders(stages, lanes, draft.micro_batches);
     let in_order = |kind: &ScheduleKind| Draft { schedule: *kind, ..draft.clone() };
     let made = plans(kinds.iter().map(in_order).collect());
     let mut named: Vec<(ScheduleKind, Plan, Prediction)> = vec![];
@@ -99,7 +99,7 @@ fn indivisible(stages: u32, lanes: u32) -> PredictError {
 
 /// The schedules by name with these numbers that train what one device trains, bit for bit: no second copies,
 /// no reversed sums.
-fn kinds(stages: u32, lanes: u32, micro_batches: u32) -> Vec<ScheduleKind> {
+pub fn named_orders(stages: u32, lanes: u32, micro_batches: u32) -> Vec<ScheduleKind> {
     let chunks = stages / lanes.max(1);
     let mut found: Vec<ScheduleKind> = vec![];
     for kind in ScheduleKind::ALL {

@@ -32,7 +32,7 @@ mod sums;
 mod throughput;
 
 pub use advice::{Advice, Advisor, Change, Takes};
-pub use automatic::{AUTOMATIC, AutomaticPlan, automatic_plan};
+pub use automatic::{AUTOMATIC, AutomaticPlan, automatic_plan, named_orders};
 pub use calibrate::{Busy, ForeignTrace, TraceFit};
 pub use drift::{Drift, DriftError, Part, PartTimes, Rest};
 pub use explain::{

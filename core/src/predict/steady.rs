@@ -2,7 +2,6 @@
 //! weights are that its gradients were computed with.
 
 use super::{PredictError, outline};
-use crate::ids::LaneId;
 use crate::plan::{Plan, ScheduleText};
 use crate::schedule::{Schedule, ScheduleKind, Updates};
 use crate::timeline::{Lane, Timeline};
@@ -58,8 +57,13 @@ impl Steady {
         let before = if filling == 1 { window.step } else { longer(filling * micro_batches)? };
         let next = longer((filling + 1) * micro_batches)?;
         let step = next.saturating_sub(before).max(busiest(window));
-        let versions = (0..order.lanes.len() as u32).map(|lane| order.versions(LaneId(lane)));
-        Ok(Self { step, staleness: versions.max().unwrap_or(1) - 1 })
+        let versions = match order.updates {
+            Updates::Synchronous => 1,
+            // A full pipeline has a micro-batch on each stage, also where a mini-batch has fewer.
+            Updates::Stashed => order.stages(),
+            Updates::DoubleBuffered => 2,
+        };
+        Ok(Self { step, staleness: versions - 1 })
     }
 }
 

@@ -110,9 +110,7 @@ fn plan(source: &Path, format: ExportFormat, output: &Path) -> Result<Written, F
             serde_json::to_string_pretty(&modules).expect("plain data")
         }
         ExportFormat::MegatronLayout => {
-            megatron_layout(&graph, &plan.cuts, plan.ranks() / plan.tensor)
-                .map_err(refused)?
-                .to_string()
+            megatron_layout(&graph, &plan.cuts, plan.lanes()).map_err(refused)?.to_string()
         }
         ExportFormat::Hf | ExportFormat::Torch | ExportFormat::Pipewright => {
             unreachable!("formats of weights are refused above")

@@ -1,5 +1,6 @@
 //! `runner plan`: makes a plan from the command line.
 
+mod automatic;
 mod classes;
 mod codec;
 mod cuts;
@@ -200,6 +201,18 @@ struct Chosen {
 }
 
 impl Chosen {
+    /// The same in an order by name.
+    fn in_order(&self, kind: ScheduleKind) -> Self {
+        Self {
+            automatic: None,
+            schedule: kind,
+            order: None,
+            cuts: self.cuts.clone(),
+            words: self.words.clone(),
+            ..*self
+        }
+    }
+
     /// What the command line says of everything else, with this choice.
     fn draft(&self, draft: &Draft) -> Draft {
         let mut draft = draft.clone();

@@ -83,6 +83,70 @@ fn what_has_no_effect_is_said() {
 }
 
 #[test]
+fn an_automatic_order_is_no_slower_than_schedules_by_name_that_recompute() {
+    let dir = scratch("told-automatic");
+    let small = "plan --model transformer:layers=4,hidden=64,heads=4,sequence=16,vocabulary=64 \
+        --stages 2 --micro-batches 4 --cluster dgx-a100 -o p.json --json";
+    let digits = "plan --model digits-cnn --stages 4 --cluster dgx-a100 -o p.json --json";
+    for plan in [
+        format!("{small} --memory 3MiB"),
+        format!("{digits} --micro-batches 8 --recompute full"),
+        format!("{digits} --micro-batches 4"),
+    ] {
+        let step = |schedule: &str| {
+            object(&dir, &format!("{plan} --schedule {schedule}"))["step_ns"].as_u64().unwrap()
+        };
+        let found = object(&dir, &format!("{plan} --schedule automatic"));
+        let (own, named) = (found["step_ns"].as_u64(), found["named_step_ns"].as_u64());
+        assert!(own <= named, "{plan}: {found:#}");
+        for schedule in ["1f1b", "zb-h1", "zb-h2"] {
+            assert!(own <= Some(step(schedule)), "{plan}: {schedule}: {found:#}");
+        }
+    }
+}
+
+#[test]
+fn rows_of_a_search_say_what_their_plans_recompute() {
+    let dir = scratch("told-rows");
+    for (plan, again) in [
+        ("--mini-batch 16 --ranks 2 --replicas 1 --precision bf16 --cluster dgx-a100", false),
+        ("--mini-batch 8 --ranks 2 --tensor 2 --cluster 4x-gh200", true),
+    ] {
+        let line = format!("plan --model digits-cnn {plan} --memory 1MiB -o p.json --json");
+        let found = object(&dir, &line);
+        let words = found["search"]["plans"][0]["words"].as_str().unwrap();
+        let written = std::fs::read_to_string(dir.join("p.json")).unwrap();
+        assert_eq!(words.contains("recompute"), written.contains("\"recompute\""), "{words}");
+        assert_eq!(words.contains("recompute"), again, "{words}");
+    }
+}
+
+#[test]
+fn what_no_choice_of_a_search_can_be_is_said() {
+    let dir = scratch("told-none");
+    let small = "transformer:layers=2,hidden=32,heads=4,sequence=16,vocabulary=64";
+    let line =
+        format!("plan --model {small} --ranks 2 --schedule pipedream --clip-norm 1 -o p.json");
+    run(&dir, &line).refused(2, "rules out clipping the gradient");
+    run(&dir, "plan --model digits-cnn --ranks 4 --stages 2 --data-parallel dp -o p.json")
+        .refused(2, "one lane");
+}
+
+#[test]
+fn replicas_are_no_pipeline_ranks_of_megatron() {
+    let dir = scratch("told-layout");
+    let plan = "plan --model gpt2 --stages 2 --split uniform --schedule 1f1b --micro-batches 2 \
+        --cluster dgx-a100 -o p.json";
+    let mut layouts = ["1", "2"].map(|replicas| {
+        run(&dir, &format!("{plan} --replicas {replicas}")).done();
+        run(&dir, "export p.json --format megatron-layout").done().stdout.clone()
+    });
+    layouts.sort();
+    assert_eq!(layouts[0], layouts[1]);
+    assert!(layouts[0].starts_with("Et*6|t*6L"), "{layouts:?}");
+}
+
+#[test]
 fn the_words_of_megatrons_users_are_known() {
     let dir = scratch("told-words");
     let plan = "plan --model gpt2 --cluster dgx-a100 --schedule 1f1b --micro-batches 2 -o p.json";

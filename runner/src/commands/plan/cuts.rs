@@ -1,15 +1,12 @@
-//! Cuts and, for `--schedule automatic`, the order in which stages work: what the command line
-//! leaves to the planner of a pipeline that is otherwise given.
+//! Cuts: what the command line leaves to the planner of a pipeline that is otherwise given.
 
-use super::{Chosen, Question, recompute};
+use super::{Chosen, Question, automatic, recompute};
 use crate::args::Recompute;
 use crate::failure::Failure;
 use pipewright_core::plan::{Draft, Model, Plan, ScheduleText};
 use pipewright_core::predict::{
-    AutomaticPlan, BestSplit, Borders, Prediction, SplitError, USUAL, automatic_plan, best_split,
-    reordered,
+    BestSplit, Borders, Prediction, SplitError, USUAL, best_split, reordered,
 };
-use pipewright_core::schedule::ScheduleKind;
 use pipewright_core::units::Nanos;
 use serde::Serialize;
 
@@ -20,19 +17,19 @@ const ORDER_WORTH: u64 = 200;
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Said {
     /// `exact`, `balanced` or `uniform`; none where the cuts are given.
-    split: Option<&'static str>,
+    pub(super) split: Option<&'static str>,
     /// Whether layers were put in another order for it.
     #[serde(rename = "split_reorders")]
-    reordered: bool,
+    pub(super) reordered: bool,
     /// The step of the balanced split, where another was looked for.
-    balanced_step_ns: Option<Nanos>,
+    pub(super) balanced_step_ns: Option<Nanos>,
     /// No split of these stages in this order takes less.
-    split_bound_ns: Option<Nanos>,
+    pub(super) split_bound_ns: Option<Nanos>,
     /// The fastest schedule by name, where one was made for the plan, and its step.
-    named: Option<String>,
-    named_step_ns: Option<Nanos>,
+    pub(super) named: Option<String>,
+    pub(super) named_step_ns: Option<Nanos>,
     /// No order of these stages takes less.
-    order_bound_ns: Option<Nanos>,
+    pub(super) order_bound_ns: Option<Nanos>,
 }
 
 /// A plan as it was asked for, and what is said of it.
@@ -48,10 +45,10 @@ pub(super) fn as_given(
     let draft = chosen.draft(draft);
     let split = chosen.split;
     match chosen.automatic {
-        Some(lanes) => automatic(question, &draft, chosen, lanes),
+        Some(lanes) => automatic::automatic(question, &draft, chosen, lanes),
         None if split == Some(super::EXACT) => exact(question, &draft, chosen),
         None => {
-            let (plan, prediction) = finished(question, draft, order(chosen)?)?;
+            let (plan, prediction) = finished(question, draft, order(chosen)?, recompute::EFFORT)?;
             Ok((plan, prediction, Said { split, ..Said::default() }))
         }
     }
@@ -64,23 +61,24 @@ fn order(chosen: &Chosen) -> Result<ScheduleText, Failure> {
     text.map_err(|e| Failure::usage(e.to_string()))
 }
 
-fn usage(error: SplitError) -> Failure {
+pub(super) fn usage(error: SplitError) -> Failure {
     Failure::usage(error.to_string())
 }
 
 /// The draft as a plan, with recomputation where it is asked for or needed.
-fn finished(
+pub(super) fn finished(
     question: &Question,
     draft: Draft,
     order: ScheduleText,
+    effort: u64,
 ) -> Result<(Plan, Prediction), Failure> {
     let (plan, prediction) = draft.plan_in(order).map_err(|e| Failure::usage(e.to_string()))?;
-    recompute::recompute(question, plan, prediction, recompute::EFFORT)
+    recompute::recompute(question, plan, prediction, effort)
         .map_err(|error| recompute::failure(&error))
 }
 
 /// The best split, or the balanced one where recomputation makes that faster.
-fn exact(question: &Question, draft: &Draft, chosen: &Chosen) -> Result<Made, Failure> {
+pub(super) fn exact(question: &Question, draft: &Draft, chosen: &Chosen) -> Result<Made, Failure> {
     let order = order(chosen)?;
     let mut best = best_split(draft, &order, Borders::Nodes, USUAL).map_err(usage)?;
     let mut cut = with_cuts(draft, &best.cuts);
@@ -89,14 +87,14 @@ fn exact(question: &Question, draft: &Draft, chosen: &Chosen) -> Result<Made, Fa
         cut.cuts.clone_from(&best.cuts);
     }
     let moved = cut.model != draft.model;
-    let mut found = finished(question, cut, order.clone());
+    let mut found = finished(question, cut, order.clone(), recompute::EFFORT);
     let recomputes = match question.recompute {
         Recompute::None => false,
         Recompute::Auto => !best.fits,
         Recompute::Selective | Recompute::Full => true,
     };
     if recomputes && (moved || best.cuts != chosen.cuts) {
-        let even = finished(question, draft.clone(), order);
+        let even = finished(question, draft.clone(), order, recompute::EFFORT);
         let better = match (&even, &found) {
             (Ok((_, even)), Ok((_, found))) => even.timeline.step < found.timeline.step,
             (Ok(_), Err(_)) => true,
@@ -135,56 +133,8 @@ fn in_other_order(
     Ok((shorter && (other.fits || !best.fits)).then_some((other, model)))
 }
 
-fn with_cuts(draft: &Draft, cuts: &[u32]) -> Draft {
+pub(super) fn with_cuts(draft: &Draft, cuts: &[u32]) -> Draft {
     Draft { cuts: cuts.to_vec(), ..draft.clone() }
-}
-
-/// The best order of the stages, with the cuts that are best for it of those that are best for others.
-fn automatic(
-    question: &Question,
-    draft: &Draft,
-    chosen: &Chosen,
-    lanes: u32,
-) -> Result<Made, Failure> {
-    let mut cuts = vec![chosen.cuts.clone()];
-    if chosen.split == Some(super::EXACT) {
-        for kind in [ScheduleKind::OneFOneB, ScheduleKind::ZbH1] {
-            let order = ScheduleText::of(kind, lanes, chosen.micro_batches);
-            let order = order.map_err(|e| Failure::usage(e.to_string()))?;
-            let best = best_split(draft, &order, Borders::Nodes, USUAL / 2).map_err(usage)?;
-            if !cuts.contains(&best.cuts) {
-                cuts.push(best.cuts);
-            }
-        }
-    }
-    let mut best: Option<AutomaticPlan> = None;
-    for cuts in cuts {
-        let found = automatic_plan(&with_cuts(draft, &cuts), lanes);
-        let found = found.map_err(|e| Failure::usage(e.to_string()))?;
-        if best.as_ref().is_none_or(|best| worth(&found) < worth(best)) {
-            best = Some(found);
-        }
-    }
-    let Some(AutomaticPlan { plan, prediction, named, bound }) = best else {
-        return Err(Failure::usage("--schedule automatic: there are no cuts to order"));
-    };
-    let (plan, prediction) = recompute::recompute(question, plan, prediction, recompute::EFFORT)
-        .map_err(|error| recompute::failure(&error))?;
-    let said = Said {
-        split: chosen.split,
-        named: named.map(|(kind, _)| kind.to_string()),
-        named_step_ns: named.map(|(_, step)| step),
-        order_bound_ns: bound,
-        ..Said::default()
-    };
-    Ok((plan, prediction, said))
-}
-
-/// Bytes that the fullest device lacks, then the step.
-fn worth(found: &AutomaticPlan) -> (u64, Nanos) {
-    let most = found.prediction.programs.iter().map(|program| program.arena).max();
-    let lacks = most.unwrap_or_default().saturating_sub(found.plan.cluster.device.memory);
-    (lacks.0, found.prediction.timeline.step)
 }
 
 impl Said {

@@ -79,10 +79,16 @@ pub(super) fn rank(
     choices: Vec<Chosen>,
 ) -> Result<Vec<Ranked>, Failure> {
     let drafts = choices.iter().map(|chosen| chosen.draft(draft)).collect();
-    let mut all = vec![];
+    let (mut all, mut impossible) = (vec![], None);
     for (chosen, made) in choices.into_iter().zip(plans(drafts)) {
-        // Numbers that some schedule cannot have: another choice is as good.
-        let Ok((plan, prediction)) = made else { continue };
+        let (plan, prediction) = match made {
+            Ok(made) => made,
+            // Numbers that some schedule cannot have: another choice is as good.
+            Err(error) => {
+                impossible = impossible.or(Some(error));
+                continue;
+            }
+        };
         let (plan, prediction) = match question.recompute {
             Recompute::None | Recompute::Auto => (plan, prediction),
             again => recompute::always(again, plan)?,
@@ -122,13 +128,34 @@ pub(super) fn rank(
     fit.sort_by_key(Ranked::step);
     if let Some(best) = fit.first_mut() {
         longer(question, best);
+        fit.dedup_by(|other, kept| other.plan == kept.plan);
+        fit.iter_mut().for_each(|ranked| ranked.words = recomputing(&ranked.words, &ranked.plan));
         return Ok(fit);
     }
-    Err(match (refused, least) {
-        (Some(error), _) => recompute::failure(&error),
-        (None, Some(least)) => nothing_fits(question, draft, least),
-        (None, None) => Failure::usage("no choice of the search is a plan"),
+    Err(match (refused, least, impossible) {
+        (Some(error), ..) => recompute::failure(&error),
+        (None, Some(least), _) => nothing_fits(question, draft, least),
+        (None, None, Some(error)) => {
+            Failure::usage(format!("no choice of the search is a plan: {error}"))
+        }
+        (None, None, None) => Failure::usage("no choice of the search is a plan"),
     })
+}
+
+/// The words of a choice, which recomputes what the plan does and not what was estimated.
+fn recomputing(words: &str, plan: &Plan) -> String {
+    let name = format!(", {}", plan.schedule.name);
+    let (before, after) = match words.split_once(", recompute ") {
+        Some((before, estimated)) => {
+            (before, estimated.split_once(" stages").map_or("", |(_, after)| after))
+        }
+        None => words.find(&name).map_or((words, ""), |at| words.split_at(at + name.len())),
+    };
+    let stages = plan.stages();
+    match plan.recompute.iter().filter(|sequence| !sequence.0.is_empty()).count() {
+        0 => format!("{before}{after}"),
+        again => format!("{before}, recompute {again}/{stages} stages{after}"),
+    }
 }
 
 /// What is said of a schedule without a flush.

@@ -64,7 +64,7 @@ fn why(state: Compare, both: Option<(Shared<Solved>, Shared<Solved>)>) -> impl I
         }
     };
     view! {
-        {problem.map(|why| view! { <b class="bad">{tr!("B is out of date: {why}. ", why)}</b> })}
+        {problem.map(|why| view! { <b class="bad">{tr!("B is not what is asked for: {why}. ", why)}</b> })}
         {said}
     }
 }

@@ -99,7 +99,7 @@ fn Head(index: usize) -> impl IntoView {
 fn problem(state: Compare, index: usize) -> Signal<Option<String>> {
     Signal::derive(move || match index {
         0 => state.a.with(|a| a.as_ref().err().map(|why| format!("A: {why}"))),
-        _ => state.page.shown.with(|s| s.problem.as_ref().map(|_| t("out of date").to_owned())),
+        _ => state.page.shown.with(|s| s.problem.as_ref().map(|_| s.stale().to_owned())),
     })
 }
 

@@ -25,9 +25,13 @@ pub fn reason(solved: &Solved, arrivals: &Arrivals) -> Reason {
         tr!("✕ Lane {lane} runs out of memory: {over} too much. ", lane = figures.worst, over)
     });
     let steady = solved.steady.map(|steady| {
+        let age = match steady.staleness {
+            1 => t("one update").to_owned(),
+            age => tr!("{age} updates", age),
+        };
         tr!(
-            "Step time of a full pipeline: gradients are up to {age} updates old. Drawn: one mini-batch with a flush, {flushed}. ",
-            age = steady.staleness,
+            "Step time of a full pipeline: gradients are up to {age} old. Drawn: one mini-batch with a flush, {flushed}. ",
+            age,
             flushed = format::Clock::of(solved.timeline.step).text(solved.timeline.step)
         )
     });
@@ -53,7 +57,7 @@ fn idle(cause: &Cause) -> (String, String) {
     );
     let parts = cause.parts().into_iter().filter(|part| part.percent > 0);
     let parts: Vec<String> = parts.map(|part| words(cause, &part)).collect();
-    (finding, format!(" {}.", parts.join(t(", "))))
+    (finding, format!(" {}{}", parts.join(t(", ")), t(".")))
 }
 
 /// What a lane is idle for, in times that add up: `warm-up 186 ms, messages 8.6 ms`.

@@ -6,8 +6,9 @@ use crate::base::later::{self, Missing};
 use crate::base::screen::Screen;
 use crate::base::texts::{t, tr};
 use crate::planner::compare;
-use crate::planner::engine::Figures;
+use crate::planner::engine::{Figures, Shown};
 use crate::planner::found;
+use crate::planner::inputs::Inputs;
 use crate::screens::plan::model::reason::reason;
 use crate::screens::plan::model::suggest;
 use crate::screens::plan::state::PlanState;
@@ -202,7 +203,7 @@ fn Why() -> impl IntoView {
                 let shown = state.shown.get();
                 let reason = reason(&shown.solved, &state.arrivals.get());
                 view! {
-                    {shown.problem.map(|why| view! { <b class="bad">{problem(&why, shown.stands_in)}</b> })}
+                    {shown.problem.as_ref().map(|why| view! { <b class="bad">{problem(why, &shown)}</b> })}
                     {reason.steady}
                     {reason.bad.map(|bad| view! { <b class="bad">{bad}</b> })}
                     <b>{reason.finding}</b> {reason.because}
@@ -213,9 +214,15 @@ fn Why() -> impl IntoView {
 }
 
 /// Why the newest plan has no figures, and what is shown in its place.
-fn problem(why: &str, stands_in: bool) -> String {
-    match stands_in {
-        true => tr!("Showing a plan that is possible: {why}. ", why),
+fn problem(why: &str, shown: &Shown) -> String {
+    let Inputs { schedule, micro_batches, .. } = shown.solved.inputs;
+    match shown.stands_in {
+        true => tr!(
+            "Showing {schedule}, micro-batches: {micro_batches}, which is possible, instead: {why}. ",
+            schedule = schedule.title(),
+            micro_batches,
+            why
+        ),
         false => tr!("Showing the previous result: {why}. ", why),
     }
 }

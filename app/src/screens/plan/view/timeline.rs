@@ -8,6 +8,7 @@ use crate::base::keys::{self, Command, Scope};
 use crate::base::texts::{t, tr};
 use crate::draw::palette::ColourBy;
 use crate::planner::details::{one_line, tip};
+use crate::planner::engine::Shown;
 use crate::screens::plan::state::PlanState;
 use crate::state::State;
 use crate::widgets::moves::{act, select};
@@ -210,7 +211,7 @@ fn Picture(own: PlanState) -> impl IntoView {
             {reel(own.scroll, canvases)}
             <Tip own />
             <Show when=move || state.shown.with(|s| s.problem.is_some())>
-                <p class="before">{t("out of date")}</p>
+                <p class="before">{move || state.shown.with(Shown::stale)}</p>
             </Show>
         </div>
     }

@@ -68,7 +68,8 @@ fn Best() -> impl IntoView {
     };
     let kept = move || state.shown.with(|s| s.kept);
     view! {
-        <section class="sum">
+        // Nothing was found yet, or there is no plan to look for.
+        <section class="sum" class:none=move || now.get().peak == 0>
             <table>
                 <thead><tr><th colspan="3"><h2>{t("Best so far")}</h2></th><th class="num">{t("vs keep all")}</th></tr></thead>
                 <tbody>

@@ -31,7 +31,7 @@ pub fn Timelines() -> impl IntoView {
         )
     };
     let stale = Signal::derive(move || {
-        state.page.shown.with(|s| s.problem.as_ref().map(|_| t("out of date").to_owned()))
+        state.page.shown.with(|s| s.problem.as_ref().map(|_| s.stale().to_owned()))
     });
     let critical = state.page.look.critical;
     view! {
