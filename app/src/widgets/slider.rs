@@ -47,16 +47,14 @@ pub fn Slider(
         }
     };
     let typed = move |event: web_sys::Event, dragging: bool| {
-        let typed = event_target_value(&event).trim().parse::<u64>();
-        let typed = typed.ok().filter(|n| (1..=most).contains(n));
+        let typed = number(&event, most);
         match typed {
             Some(n) => set.run((n, dragging)),
-            // Half-typed numbers wait.
-            None if dragging => {}
+            None if dragging => {} // half-typed numbers wait
             None => state.complain(no_number(label, 1, most)),
         }
         if !dragging {
-            // Where it is refused, the digits before it were tried while it was typed.
+            // The digits before it were tried while it was typed.
             if typed != Some(value.get_untracked()) {
                 state.abandon();
             }
@@ -82,6 +80,11 @@ pub fn Slider(
             </div>
         </div>
     }
+}
+
+/// What a box has, where it is a number from 1 to `most`.
+fn number(event: &web_sys::Event, most: u64) -> Option<u64> {
+    event_target_value(event).trim().parse().ok().filter(|n| (1..=most).contains(n))
 }
 
 /// What is said of a text that is no number that a control takes.
