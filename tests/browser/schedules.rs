@@ -92,6 +92,17 @@ fn refused_choices_do_not_stay_in_their_controls() -> Outcome<()> {
         assert_eq!(value(css)?, kept);
     }
     assert_eq!(step(&browser)?, before);
+    // Digit by digit, 1000 lanes are 1, 10 and 100 before: none of them stays.
+    for (css, wrong) in
+        [("#stages-n", "1000"), ("#micro-batches-n", "99999"), ("#plan-replicas", "0")]
+    {
+        let kept = value(css)?;
+        browser.click("[aria-label='Close the message']")?;
+        browser.keys(css, &format!("\u{E009}a\u{E000}{wrong}\u{E007}"))?;
+        browser.until("it is said", |b| Ok(!b.text("#note")?.is_empty()))?;
+        assert_eq!(value(css)?, kept);
+        browser.until("the plan as before", |b| Ok(step(b)? == before))?;
+    }
     // A refused schedule comes with lanes that it can have.
     type_into("#schedule", "zb-v")?;
     browser.until("lanes are offered", |b| Ok(b.text("#instead")?.starts_with("Use ")))?;
