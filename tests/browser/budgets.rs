@@ -6,8 +6,8 @@ use pipewright::browser::Browser;
 use pipewright::explorer::explorer;
 use serde_json::Value;
 
-/// 64 lanes and 512 micro-batches: 65,536 actions.
-const LARGE: &str = "#v=1&model=gpt3-175b&cluster=dgx-h100&d=64&mb=512&batch=2048";
+/// 64 lanes, each with a device of its own, and 512 micro-batches: 65,536 actions.
+const LARGE: &str = "#v=1&model=gpt3-175b&cluster=dgx-2&d=64&mb=512&batch=2048";
 
 /// Presses an arrow on a cut that has room again and again, and notes what each change cost.
 const CHANGES: &str = "

@@ -117,8 +117,9 @@ fn a_plan_is_run_from_the_page() -> Outcome<()> {
     browser.js("document.querySelector('#here-steps').value = 25")?;
     browser.click("#here-start")?;
     browser.until("the run is over", |b| Ok(status(b)?.starts_with("Done: 25 steps.")))?;
-    browser
-        .until("its trace is shown", |b| Ok(b.text("#note")?.contains("trace.json: 8 steps")))?;
+    browser.until("its trace is shown", |b| {
+        Ok(b.text("#note")?.contains("trace.json: 2 lanes; the median step of 8"))
+    })?;
     assert_eq!(browser.text("#here-step")?, "25 of 25");
     assert!(dir.join("explore-runs/2/trace.json").is_file());
     if let Some(axe) = axe()? {
