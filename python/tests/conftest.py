@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,17 @@ HERE = Path(__file__).parent
 def pytest_configure() -> None:
     """All processes share few cores."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Sums of one thread are the same every time."""
+    import torch
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    yield
+    torch.compiler.reset()
 
 
 def run_ranks(count: int, script: Path, *args: str) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,14 +16,7 @@ from recompute_networks import equal, gradients
 
 QUICK: dict[str, Any] = {"moves": 2_000, "times": "estimated"}
 
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Sums of one thread are the same every time."""
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    yield
-    torch.compiler.reset()
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 class Heads(nn.Module):

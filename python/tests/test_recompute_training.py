@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -20,14 +19,7 @@ from recompute_networks import NETWORKS, Gpt, equal, gradients, near  # noqa: E4
 
 QUICK: dict[str, Any] = {"moves": 20_000, "times": "estimated"}
 
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Sums of one thread are the same every time."""
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    yield
-    torch.compiler.reset()
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def train(f: nn.Module, module: nn.Module, arguments: tuple[Tensor, ...], steps: int = 3, **more: Any) -> list[Tensor]:

@@ -83,7 +83,7 @@ pub fn Slider(
 }
 
 /// What a box has, where it is a number from 1 to `most`.
-fn number(event: &web_sys::Event, most: u64) -> Option<u64> {
+pub fn number(event: &web_sys::Event, most: u64) -> Option<u64> {
     event_target_value(event).trim().parse().ok().filter(|n| (1..=most).contains(n))
 }
 

@@ -118,7 +118,11 @@ fn recomputing(
     let said = Said { named: Some(kind.to_string()), named_step_ns: Some(step), ..said };
     match own {
         Ok((own, faster)) if faster.timeline.step < step => Ok((own, faster, said)),
-        _ => Ok((plan, prediction, said)),
+        // With cuts of its own a schedule by name may have its layers in another order.
+        _ => {
+            let reordered = plan.model != draft.model;
+            Ok((plan, prediction, Said { reordered, ..said }))
+        }
     }
 }
 

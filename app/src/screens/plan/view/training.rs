@@ -8,7 +8,7 @@ use crate::planner::link::{REPLICAS_MAX, TENSOR_MAX};
 use crate::state::State;
 use crate::state::request::Request;
 use crate::widgets::selects::Group;
-use crate::widgets::slider::no_number;
+use crate::widgets::slider::{no_number, number};
 use leptos::prelude::*;
 use leptos::wasm_split::wasm_split;
 use pipewright_core::compress::Reduction;
@@ -73,7 +73,7 @@ fn whole(
     now: u64,
     most: u64,
 ) -> Option<u64> {
-    let typed = event_target_value(event).trim().parse().ok().filter(|n| (1..=most).contains(n));
+    let typed = number(event, most);
     if typed.is_none() {
         put_back(event, now.to_string());
         state.complain(no_number(t(label), 1, most));
