@@ -62,7 +62,9 @@ def cuts(parts, x, stages):
             x = part(x.clone())
     bound = [0, *itertools.accumulate(times)]
     slowest = lambda at: max(bound[b] - bound[a] for a, b in zip([0, *at], [*at, len(parts)]))
-    return min(itertools.combinations(range(1, len(parts)), stages - 1), key=slowest)
+    # A stage's input is a leaf, which nothing may change in place.
+    begins = [at for at in range(1, len(parts)) if not in_place(parts[at])]
+    return min(itertools.combinations(begins, stages - 1), key=slowest)
 
 
 def in_place(module):

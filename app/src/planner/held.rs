@@ -1,7 +1,7 @@
 //! Parts of a lane's memory, by what they are for: they add up to its arena.
 
 use crate::base::texts::n;
-use pipewright_core::plan::{Program, Region};
+use pipewright_core::plan::Program;
 use pipewright_core::units::Bytes;
 
 /// Parts of a lane's memory, in the order in which they are listed.
@@ -23,9 +23,8 @@ impl Held {
     /// Those of a lane's program. Linear in its parameters.
     pub fn of(program: &Program) -> Self {
         let params = || program.stages.iter().flat_map(|stage| &stage.params);
-        let bytes = |region: &Region| region.bytes;
         let weights: Bytes = params().map(|p| p.weight.bytes).sum();
-        let gradients: Bytes = params().filter_map(|p| p.gradient.as_ref()).map(bytes).sum();
+        let gradients = program.gradient_bytes();
         let optimizer = program.optimizer_state();
         let others = program.persistent.saturating_sub(weights + gradients + optimizer);
         let pools = program.stages.iter().map(|s| s.slots.total() + s.outbox.total());

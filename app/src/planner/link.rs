@@ -11,7 +11,7 @@
 //! | `s` | schedule |
 //! | `precision` | number formats: f32, tf32, bf16, f16, fp8 |
 //! | `replicas` | copies of the pipeline |
-//! | `zero` | 1: replicas divide what the optimizer keeps |
+//! | `zero` | 1: replicas divide what the optimizer keeps; 2: gradients too |
 //! | `tensor` | ranks that divide each lane's work |
 //! | `codec`, `hosts`, `edges` | how gradients travel, 1: between hosts only; how values across nodes |
 //! | `view` | a screen; `recompute` with `stage` and `keep`, the percentage of memory to keep |
@@ -293,7 +293,7 @@ fn choose(
             let most = REPLICAS_MAX.into();
             inputs.rest.data_parallel.replicas = number(value, 1, most)? as u32;
         }
-        "zero" => inputs.rest.data_parallel.zero = number(value, 0, 1)? as u8,
+        "zero" => inputs.rest.data_parallel.zero = number(value, 0, 2)? as u8,
         "tensor" => inputs.rest.tensor = number(value, 1, TENSOR_MAX.into())? as u32,
         "sequence" => inputs.rest.sequence_parallel = number(value, 0, 1)? == 1,
         "precision" => {
@@ -436,9 +436,11 @@ mod tests {
         assert_eq!(inside.problems.len(), 1, "{:?}", inside.problems);
         // Back: what a link does not say is not so.
         assert_eq!(read("", Some(&encoded)).inputs, presets::first());
-        let divided = read("replicas=4&zero=1", None).inputs;
-        assert_eq!(plain(&divided), "v=1&replicas=4&zero=1");
-        for bad in ["codec=fp7", "codec=bf16+operator", "edges=power-sgd:2", "replicas=0", "zero=2"]
+        for zero in 1..=2 {
+            let divided = read(&format!("replicas=4&zero={zero}"), None).inputs;
+            assert_eq!(plain(&divided), format!("v=1&replicas=4&zero={zero}"));
+        }
+        for bad in ["codec=fp7", "codec=bf16+operator", "edges=power-sgd:2", "replicas=0", "zero=3"]
         {
             assert_eq!(read(bad, None).problems.len(), 1, "{bad}");
         }

@@ -6,7 +6,7 @@
 //! | alone | nothing |
 //! | `DataParallel` | scatter of samples, broadcast of weights, gather of outputs, reduce of gradients |
 //! | `DistributedDataParallel` | all-reduces of gradient buckets beside the backward pass |
-//! | ZeRO-1 | reduce-scatters of the buckets, all-gather of the weights |
+//! | ZeRO-1, ZeRO-2 | reduce-scatters of the buckets, all-gather of the weights |
 //! | tensor parallel | sums of activations and of their gradients, within each layer |
 //! | model parallel | values and gradients across the cuts, one device at work at a time |
 //! | pipeline | the same per micro-batch (GPipe order) |
@@ -41,6 +41,8 @@ pub enum Form {
     DistributedDataParallel,
     /// The same with the optimizer state divided.
     Zero1,
+    /// Gradients divided too.
+    Zero2,
     /// Every layer divided, sums within.
     TensorParallel,
     /// Layers divided, no micro-batches.
@@ -57,7 +59,9 @@ impl Form {
         let (replicas, micro_batches) = (u64::from(replicas), u64::from(micro_batches));
         match self {
             Form::Alone | Form::TensorParallel | Form::ModelParallel => 1,
-            Form::DataParallel | Form::DistributedDataParallel | Form::Zero1 => u64::from(devices),
+            Form::DataParallel | Form::DistributedDataParallel | Form::Zero1 | Form::Zero2 => {
+                u64::from(devices)
+            }
             Form::Pipeline => micro_batches,
             Form::Hybrid => replicas * micro_batches,
         }
@@ -174,6 +178,7 @@ pub fn cost(form: Form, case: &Case) -> Result<FormCost, FormError> {
         Form::DataParallel => replicated::data_parallel(case),
         Form::DistributedDataParallel => replicated::distributed(case, Sharding::Whole),
         Form::Zero1 => replicated::distributed(case, Sharding::Optimizer),
+        Form::Zero2 => replicated::distributed(case, Sharding::Gradients),
         Form::TensorParallel => divided::tensor_parallel(case)?,
         Form::ModelParallel => staged::pipeline(form, case, 1),
         Form::Pipeline | Form::Hybrid => staged::pipeline(form, case, case.micro_batches),

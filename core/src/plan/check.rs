@@ -128,6 +128,9 @@ pub enum PlanError {
         "replicas that divide the optimizer's state (zero 1) do not go together with {0}; use zero 0"
     )]
     WithZero(&'static str),
+    /// Something that replicas cannot do while they divide gradients.
+    #[error("replicas that divide gradients (zero 2) do not go together with {0}; use zero 1")]
+    WithZero2(&'static str),
     /// Parameters through the first replica, of a pipeline.
     #[error(
         "data-parallel mode `dp` is for one lane, this plan has {lanes}; use `ddp`, or one stage"
@@ -281,6 +284,21 @@ impl Plan {
         if self.data_parallel.divides_updates() { Err(PlanError::WithZero(what)) } else { Ok(()) }
     }
 
+    /// Refuses what needs whole gradients where replicas divide them.
+    fn check_divided_gradients(&self, schedule: &Schedule) -> Result<(), PlanError> {
+        let excluded = [
+            // What is carried over of a gradient would be as large as the gradient.
+            (self.communication.encodes(), "encoded gradients"),
+            // Copies of a stage wait for each other in the middle of a step: their passes follow from each other.
+            (schedule.routes.len() > 1, "schedules whose pipelines run both ways"),
+        ];
+        let asked = excluded.into_iter().find(|(asked, _)| *asked);
+        match asked.filter(|_| self.data_parallel.divides_gradients()) {
+            Some((_, what)) => Err(PlanError::WithZero2(what)),
+            None => Ok(()),
+        }
+    }
+
     /// What is right by itself and does not go together.
     fn check_together(&self, graph: &Graph, schedule: &Schedule) -> Result<(), PlanError> {
         let lanes = self.lanes();
@@ -290,6 +308,7 @@ impl Plan {
         if self.data_parallel.through_first() {
             self.check_whole("data-parallel mode `dp`")?;
         }
+        self.check_divided_gradients(schedule)?;
         if let Optimizer::Lars { .. } = self.optimizer {
             let lars = "`lars`, whose rates follow from whole parameters";
             self.check_whole(lars)?;
@@ -345,8 +364,8 @@ impl Plan {
             return refuse("steps", self.steps.to_string(), "at most 2^40");
         }
         let DataParallel { replicas, bucket, zero, .. } = self.data_parallel;
-        if zero > 1 {
-            return refuse("data_parallel.zero", zero.to_string(), "0 or 1");
+        if zero > 2 {
+            return refuse("data_parallel.zero", zero.to_string(), "0, 1 or 2");
         }
         if !(1..=1 << 20).contains(&replicas) {
             return refuse("data_parallel.replicas", replicas.to_string(), "between 1 and 2^20");

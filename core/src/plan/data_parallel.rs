@@ -20,7 +20,7 @@ pub struct DataParallel {
     #[serde(default = "bucket")]
     pub bucket: Bytes,
     /// What they divide among themselves, as ZeRO counts it (Rajbhandari et al. 2020): 0 nothing, 1 what the
-    /// optimizer keeps and the work of updates.
+    /// optimizer keeps and the work of updates, 2 gradients too.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub zero: u8,
 }
@@ -67,15 +67,29 @@ impl DataParallel {
         Self { zero: 1, ..Self::ddp(replicas) }
     }
 
+    /// So many that divide gradients, too.
+    pub fn zero2(replicas: u32) -> Self {
+        Self { zero: 2, ..Self::ddp(replicas) }
+    }
+
     /// What parameters take in memory, for searches that do not lower a plan.
     pub fn states(&self, optimizer: Optimizer) -> States {
-        let sharding = if self.divides_updates() { Sharding::Optimizer } else { Sharding::Whole };
+        let sharding = match self.zero {
+            0 => Sharding::Whole,
+            1 => Sharding::Optimizer,
+            _ => Sharding::Gradients,
+        };
         States { sharding, ..optimizer.states() }
     }
 
     /// Whether each updates a part of the parameters.
     pub fn divides_updates(&self) -> bool {
         self.zero > 0
+    }
+
+    /// Whether each keeps a part of the gradients.
+    pub fn divides_gradients(&self) -> bool {
+        self.zero > 1
     }
 
     /// Whether the first replica does what the others leave to it.

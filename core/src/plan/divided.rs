@@ -1,6 +1,6 @@
 //! Division of a bucket among the ranks that sum it: each has the sum of one part, and updates the parameters there.
 
-use super::{Bucket, Program, Region, StageProgram};
+use super::{Bucket, ParamPlace, Program, Region, StageProgram};
 use crate::units::{Bytes, Nanos};
 use std::ops::Range;
 
@@ -18,6 +18,18 @@ pub struct Divided {
     pub weights: Region,
     /// What the optimizer keeps of a part, in the order of [`Optimizer::state_names`](super::Optimizer).
     pub state: [Option<Region>; 2],
+    /// Where gradients are divided, too.
+    pub gradient: Option<DividedGradient>,
+}
+
+/// A rank's part of a bucket's gradients (ZeRO-2). The bucket itself is complete only while it is summed: others lie
+/// in the same place before and afterwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DividedGradient {
+    /// The rank's part of the sums of all micro-batches; of the largest part's size.
+    pub part: Region,
+    /// The kernel of this index is the first that adds to the bucket.
+    pub first: u32,
 }
 
 /// The part of `values` values that the rank `index` of a group of `ranks` has: equal parts of whole cache lines, but
@@ -34,6 +46,14 @@ fn part_bytes(bytes: Bytes, ranks: u32, index: u32) -> Bytes {
 }
 
 impl Divided {
+    /// Whether a trained parameter is one of the bucket's.
+    pub fn holds(&self, place: &ParamPlace) -> bool {
+        let Region { offset, bytes } = self.weights;
+        place.gradient.is_some()
+            && offset <= place.weight.offset
+            && place.weight.offset < offset + bytes
+    }
+
     /// Bytes of the largest part.
     pub(super) fn bytes(&self) -> Bytes {
         part_bytes(self.weights.bytes, self.ranks, 0)
@@ -52,7 +72,25 @@ impl Bucket {
     }
 }
 
+impl Bucket {
+    /// What the rank keeps of its gradients, where ranks divide them.
+    pub fn divided_gradient(&self) -> Option<DividedGradient> {
+        self.divided?.gradient
+    }
+}
+
 impl StageProgram {
+    /// Whether each rank keeps a part of the gradients only: then every backward pass ends with sums of its own.
+    pub fn divides_gradients(&self) -> bool {
+        self.windows.bytes > Bytes::ZERO
+    }
+
+    /// Whether ranks divide the gradient of a parameter.
+    fn divides_gradient(&self, place: &ParamPlace) -> bool {
+        let holds = |divided: &Divided| divided.gradient.is_some() && divided.holds(place);
+        self.buckets.iter().filter_map(|bucket| bucket.divided).any(|divided| holds(&divided))
+    }
+
     /// How long a rank's share of an update takes that takes `whole` for all of the stage's parameters.
     pub fn update_share(&self, whole: Nanos) -> Nanos {
         let of = |bucket: &Bucket| bucket.divided.map(|d| (d.weights.bytes.0, d.bytes().0));
@@ -68,6 +106,18 @@ impl StageProgram {
 }
 
 impl Program {
+    /// Bytes of gradients on each rank of the lane: whole ones and parts, and where buckets lie while they are summed.
+    pub fn gradient_bytes(&self) -> Bytes {
+        let of_stage = |stage: &StageProgram| -> Bytes {
+            let whole = stage.params.iter().filter(|place| !stage.divides_gradient(place));
+            let whole: Bytes = whole.filter_map(|place| place.gradient).map(|r| r.bytes).sum();
+            let parts = stage.buckets.iter().filter_map(Bucket::divided_gradient);
+            whole + parts.map(|gradient| gradient.part.bytes).sum()
+        };
+        let windows = self.stages.iter().map(|stage| stage.windows.bytes).max();
+        self.stages.iter().map(of_stage).sum::<Bytes>() + windows.unwrap_or_default()
+    }
+
     /// Bytes of what the optimizer keeps on each rank of the lane, with what deferred statistics keep.
     pub fn optimizer_state(&self) -> Bytes {
         let of_params = |stage: &StageProgram| -> Bytes {

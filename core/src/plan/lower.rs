@@ -13,6 +13,7 @@ mod packed;
 mod place;
 mod stage;
 mod versions;
+mod windows;
 mod wires;
 
 pub use groups::groups;

@@ -135,6 +135,9 @@ pub struct StageProgram {
     pub loss: Option<Operand>,
     /// Copies of its trained parameters.
     pub versions: Versions,
+    /// Where buckets lie whose ranks keep parts of them: those in turn that are not summed at the same time. All stages
+    /// of the rank share it.
+    pub windows: Region,
     /// Gradients to sum with other ranks, in the order in which they are complete.
     pub buckets: Vec<Bucket>,
     /// Whether this lane is the first of those that hold the stage.

@@ -143,6 +143,8 @@ fn is_plain(inputs: &Inputs, programs: &[Program]) -> bool {
         && edges.within.is_lossless()
         && edges.across.is_lossless()
         && stages().all(|stage| stage.buckets.iter().all(|bucket| bucket.reduction.is_plain()))
+        // Else each pass sums, and may wait for the sums of the one before.
+        && (schedule.micro_batches == 1 || !stages().any(|stage| stage.divides_gradients()))
         && have_own_devices(cluster, programs.len() as u32 * inputs.data_parallel.replicas)
 }
 

@@ -102,8 +102,16 @@ impl<'a> Reductions<'a> {
                 2.0 * (ranks - 1.0) / ranks * bucket.region.bytes.0 as f64
             }
         };
-        let stages = programs.iter().flat_map(|program| &program.stages);
-        let mut sums: f64 = stages.flat_map(|stage| &stage.buckets).map(sent).sum();
+        let of_stage = |program: &Program, stage: &StageProgram| -> f64 {
+            let gathered = |bucket: &Bucket| self.gather(bucket).map_or(0.0, |gather| gather.sent);
+            // Where ranks keep parts of gradients, each pass sums; parameters are gathered once.
+            let again = passes_that_sum(program, stage).saturating_sub(1) as f64;
+            let once = |bucket: &Bucket| (1.0 + again) * sent(bucket) - again * gathered(bucket);
+            stage.buckets.iter().map(once).sum()
+        };
+        let of_program =
+            |program: &Program| program.stages.iter().map(|s| of_stage(program, s)).sum::<f64>();
+        let mut sums: f64 = programs.iter().map(of_program).sum();
         sums += programs.iter().map(sent_within).sum::<f64>();
         let (all, simulated) = (u64::from(self.mesh.copies()), u64::from(self.simulated.max(1)));
         let drawn: Bytes = messages.iter().map(|message| message.bytes).sum();
@@ -253,6 +261,18 @@ impl<'a> Reductions<'a> {
     /// Time of the sum of one tensor within `group`, in single precision.
     pub fn all_reduce(&self, group: u32, bytes: Bytes) -> Nanos {
         self.time(Collective::AllReduce, group, bytes)
+    }
+}
+
+/// Passes of a stage behind which its gradients are summed, where ranks keep parts of them; else 1.
+fn passes_that_sum(program: &Program, stage: &StageProgram) -> usize {
+    let of_stage = |instruction: &&Instruction| match instruction {
+        Instruction::Run { action, reduces, .. } => *reduces && action.stage == stage.stage,
+        _ => false,
+    };
+    match stage.divides_gradients() {
+        true => program.train.iter().filter(of_stage).count().max(1),
+        false => 1,
     }
 }
 

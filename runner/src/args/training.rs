@@ -30,8 +30,8 @@ pub struct TrainingArgs {
     #[arg(long, default_value_t = Optimizer::default())]
     pub optimizer: Optimizer,
     /// What replicas divide among themselves (ZeRO): 0 nothing, 1 what the optimizer keeps, and the work of
-    /// updates.
-    #[arg(long, default_value_t = 0, value_name = "STAGE", value_parser = clap::value_parser!(u8).range(..=1))]
+    /// updates, 2 gradients too, which are summed behind every micro-batch then.
+    #[arg(long, default_value_t = 0, value_name = "STAGE", value_parser = clap::value_parser!(u8).range(..=2))]
     pub zero: u8,
     /// Learning rate, in place of the optimizer's.
     #[arg(long)]

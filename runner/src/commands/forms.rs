@@ -105,11 +105,12 @@ fn object(args: &FormsArgs, cluster: &Cluster, rows: &[(Form, Result<FormCost, S
     })
 }
 
-const FORMS: [Form; 8] = [
+const FORMS: [Form; 9] = [
     Form::Alone,
     Form::DataParallel,
     Form::DistributedDataParallel,
     Form::Zero1,
+    Form::Zero2,
     Form::TensorParallel,
     Form::ModelParallel,
     Form::Pipeline,
@@ -122,6 +123,7 @@ fn title(form: Form) -> &'static str {
         Form::DataParallel => "DataParallel",
         Form::DistributedDataParallel => "DistributedDataParallel",
         Form::Zero1 => "ZeRO-1",
+        Form::Zero2 => "ZeRO-2",
         Form::TensorParallel => "tensor parallel",
         Form::ModelParallel => "model parallel",
         Form::Pipeline => "pipeline",

@@ -4,6 +4,7 @@ mod automatic;
 mod classes;
 mod codec;
 mod cuts;
+mod divided;
 mod order;
 mod question;
 mod rank;

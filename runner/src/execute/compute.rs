@@ -97,6 +97,9 @@ impl<'a, T: Transport> Rank<'a, T> {
         let mut next = range.start;
         while next < range.end {
             let kernel = &stage.kernels[next];
+            if reduces && stage.divides_gradients() {
+                self.make_room(stage, range.start, next)?;
+            }
             let done = if kernel.kind.is_exchange() {
                 self.exchange(stage, kernel, pass)?;
                 1
@@ -317,11 +320,13 @@ impl<'a, T: Transport> Rank<'a, T> {
             Place { region, elements: operand.bytes.0 / 4, packed: packed.is_some(), image }
         };
         let untrained = params.iter().filter(|p| p.gradient.is_none());
+        // Where gradients will lie another bucket may be summed until the first kernel adds to them.
+        let summed = if kernel.kind == ComputationKind::WeightGradient { params } else { &[] };
         KernelPlaces {
             reads: (0..).zip(&kernel.reads).map(value).collect(),
             writes: (kernel.reads.len()..).zip(&kernel.writes).map(value).collect(),
             params: weights.collect(),
-            gradients: params.iter().filter_map(|p| p.gradient).collect(),
+            gradients: summed.iter().filter_map(|p| p.gradient).collect(),
             deferred: untrained.filter_map(|p| p.state[0]).collect(),
             workspace: kernel.workspace.as_ref().map(region),
         }
@@ -334,7 +339,7 @@ impl<'a, T: Transport> Rank<'a, T> {
         }
     }
 
-    fn zero(&mut self, region: Region) {
+    pub(super) fn zero(&mut self, region: Region) {
         match self.arena.is_distant() {
             true => self.arena.compute(&[], &[region], |device| device.zero(region)),
             false => self.arena.floats(region).fill(0.0),
@@ -374,14 +379,15 @@ impl<'a, T: Transport> Rank<'a, T> {
             }
         }
         if !updates {
+            self.drop_divided_gradients(stage);
             return Ok(());
         }
         let place = |p: &ParamPlace| stage.versions.place(p.weight, to, step);
         let whole = stage.params.iter().filter(|p| !is_divided(stage, p));
         self.update_all(whole.map(|p| (p, place(p))), index);
-        let pieces = std::mem::take(&mut self.pieces[at]);
+        let pieces = std::mem::take(&mut self.division.pieces[at]);
         self.update_all(pieces.iter().map(|p| (p, place(p))), index);
-        self.pieces[at] = pieces;
+        self.division.pieces[at] = pieces;
         others(stage, self.replica.index).for_each(|region| self.zero(region));
         self.gather_updates(stage, to)
     }

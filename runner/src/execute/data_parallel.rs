@@ -87,6 +87,7 @@ impl<T: Transport> Rank<'_, T> {
             false => Collective::AllReduce,
         };
         let mut parts = bucket.divided.is_some();
+        self.division.summing[bucket.slot as usize] = bucket.divided_gradient().is_some();
         match self.gradients.sum(bucket.slot) {
             Sum::Device { mark, intra_node } => {
                 match intra_node {
@@ -142,6 +143,9 @@ impl<T: Transport> Rank<'_, T> {
     pub(super) fn wait_reduce(&mut self, stage: StageId) -> Result<(), TransportError> {
         let stage = self.program.stage(stage).expect("its lane");
         let end = self.waiting(Wait::Ranks, |rank| {
+            if stage.divides_gradients() {
+                return rank.take_parts(stage);
+            }
             stage.buckets.iter().try_for_each(|bucket| rank.wait_bucket(bucket.slot))
         })?;
         self.recorder.reduced(stage.stage, end);
@@ -154,7 +158,7 @@ impl<T: Transport> Rank<'_, T> {
     /// began; the exchange's own thread calls no device but its own. A host waits for the exchange
     /// between the two parts, and what others need for that was asked of every device before: so no
     /// rank waits for what another one asks for later.
-    fn wait_bucket(&mut self, slot: u32) -> Result<(), TransportError> {
+    pub(super) fn wait_bucket(&mut self, slot: u32) -> Result<(), TransportError> {
         if !self.arena.talks() {
             return self.gradients.wait(&mut self.transport, slot);
         }

@@ -7,17 +7,36 @@ use super::rank::Rank;
 use crate::device::Rooted;
 use crate::transport::{Collective, PartCollective, Transport, TransportError};
 use pipewright_core::ids::ParamId;
-use pipewright_core::plan::{Bucket, ParamPlace, Precision, Program, Region, StageProgram, part};
+use pipewright_core::plan::{
+    Bucket, Divided, ParamPlace, Precision, Program, Region, StageProgram, part,
+};
 use pipewright_core::units::Bytes;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+/// What a rank has of what ranks divide.
+pub(super) struct Division {
+    /// What it updates, by stage of its program.
+    pub pieces: Vec<Vec<ParamPlace>>,
+    /// By slot: whether a bucket is being summed of which the rank keeps a part.
+    pub summing: Vec<bool>,
+}
+
+impl Division {
+    /// That of the lane's rank of a replica.
+    pub fn new(program: &Program, replica: u32) -> Self {
+        let summing = vec![false; program.collectives as usize];
+        Self { pieces: pieces(program, replica), summing }
+    }
+}
+
 /// What the rank of a replica updates of the parameters that ranks divide, by stage of its program: each piece as if
 /// it were a parameter.
-pub(super) fn pieces(program: &Program, replica: u32) -> Vec<Vec<ParamPlace>> {
+fn pieces(program: &Program, replica: u32) -> Vec<Vec<ParamPlace>> {
     let of_bucket = |stage: &StageProgram, bucket: &Bucket| -> Vec<ParamPlace> {
         let Some(divided) = bucket.divided else { return vec![] };
         let own = bucket.own(replica);
+        let part = divided.gradient.map(|gradient| gradient.part);
         let piece = |(place, all): (&ParamPlace, Range<u64>)| {
             let (start, end) = (own.start.max(all.start), own.end.min(all.end));
             let bytes = Bytes(end.checked_sub(start).filter(|bytes| *bytes > 0)?);
@@ -27,11 +46,14 @@ pub(super) fn pieces(program: &Program, replica: u32) -> Vec<Vec<ParamPlace>> {
             Some(ParamPlace {
                 param: place.param,
                 weight: within(place.weight, at),
-                gradient: place.gradient.map(|gradient| within(gradient, at)),
+                gradient: match part {
+                    Some(part) => Some(within(part, start - own.start)),
+                    None => place.gradient.map(|gradient| within(gradient, at)),
+                },
                 state: divided.state.map(|state| Some(within(state?, start - own.start))),
             })
         };
-        places(stage, bucket).filter_map(piece).collect()
+        places(stage, divided).filter_map(piece).collect()
     };
     let of_stage = |stage: &StageProgram| {
         stage.buckets.iter().flat_map(|bucket| of_bucket(stage, bucket)).collect()
@@ -40,15 +62,14 @@ pub(super) fn pieces(program: &Program, replica: u32) -> Vec<Vec<ParamPlace>> {
 }
 
 /// The parameters of a bucket, and which of its bytes are theirs.
-fn places<'s>(
-    stage: &'s StageProgram,
-    bucket: &Bucket,
-) -> impl Iterator<Item = (&'s ParamPlace, Range<u64>)> {
-    let Region { offset, bytes } = bucket.region;
-    stage.params.iter().filter_map(move |place| {
-        let gradient = place.gradient?;
-        let start = gradient.offset.0.checked_sub(offset.0).filter(|start| *start < bytes.0)?;
-        Some((place, start..start + gradient.bytes.0))
+fn places(
+    stage: &StageProgram,
+    divided: Divided,
+) -> impl Iterator<Item = (&ParamPlace, Range<u64>)> {
+    let all = stage.params.iter().filter(move |place| divided.holds(place));
+    all.map(move |place| {
+        let start = (place.weight.offset - divided.weights.offset).0;
+        (place, start..start + place.weight.bytes.0)
     })
 }
 
@@ -64,17 +85,13 @@ pub(super) fn divides(stage: &StageProgram) -> bool {
 
 /// Whether ranks divide a parameter.
 pub(super) fn is_divided(stage: &StageProgram, place: &ParamPlace) -> bool {
-    let Some(gradient) = place.gradient else { return false };
-    let holds = |bucket: &Bucket| {
-        let Region { offset, bytes } = bucket.region;
-        offset <= gradient.offset && gradient.offset < offset + bytes
-    };
-    divided(stage).any(holds)
+    divided(stage).filter_map(|bucket| bucket.divided).any(|divided| divided.holds(place))
 }
 
-/// The gradients of a stage that other ranks have the sums of.
+/// The gradients of a stage that other ranks have the sums of, where they are kept.
 pub(super) fn others(stage: &StageProgram, replica: u32) -> impl Iterator<Item = Region> {
-    divided(stage).flat_map(move |bucket| {
+    let kept = divided(stage).filter(|bucket| bucket.divided_gradient().is_none());
+    kept.flat_map(move |bucket| {
         let (own, Region { offset, bytes }) = (bucket.own(replica), bucket.region);
         let part =
             |from: u64, to: u64| Region { offset: offset + Bytes(from), bytes: Bytes(to - from) };
@@ -91,7 +108,7 @@ impl<T> Rank<'_, T> {
         place: &ParamPlace,
         state: usize,
     ) -> (Region, Range<usize>) {
-        let piece = self.pieces[stage].iter().find(|piece| piece.param == place.param);
+        let piece = self.division.pieces[stage].iter().find(|piece| piece.param == place.param);
         let kept = piece.and_then(|piece| {
             let (state, from) = (piece.state[state]?, piece.weight.offset - place.weight.offset);
             let from = from.0 as usize / 4;
@@ -175,10 +192,10 @@ impl<T: Transport> Rank<'_, T> {
         for stage in &program.stages {
             let saves = stage.first_copy && replica == 0;
             for bucket in divided(stage) {
-                let states = bucket.divided.into_iter().flat_map(|divided| divided.state);
-                for (at, state) in states.flatten().enumerate() {
+                let Some(divided) = bucket.divided else { continue };
+                for (at, state) in divided.state.into_iter().flatten().enumerate() {
                     let values = self.gather_part(bucket, state)?;
-                    for (place, bytes) in places(stage, bucket).filter(|_| saves) {
+                    for (place, bytes) in places(stage, divided).filter(|_| saves) {
                         let places = bytes.start as usize / 4..bytes.end as usize / 4;
                         whole.insert((place.param, at), values[places].to_vec());
                     }

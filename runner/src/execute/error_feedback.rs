@@ -57,8 +57,11 @@ impl<T: Transport> Rank<'_, T> {
     /// [taken over](Rank::take_over) from others.
     pub fn next_gradients(&mut self) -> Vec<(String, Vec<f32>)> {
         let (program, graph) = (self.program, self.graph);
-        let params = program.stages.iter().flat_map(|stage| &stage.params);
-        let held = params.filter_map(|place| Some((place.param, place.gradient?)));
+        let whole = program.stages.iter().filter(|stage| !stage.divides_gradients());
+        let params = whole.flat_map(|stage| &stage.params);
+        let parts = program.stages.iter().zip(&self.division.pieces);
+        let parts = parts.filter(|(stage, _)| stage.divides_gradients()).flat_map(|(_, own)| own);
+        let held = params.chain(parts).filter_map(|place| Some((place.param, place.gradient?)));
         held.map(|(param, gradient)| {
             (graph.param(param).name.clone(), self.arena.floats(gradient).to_vec())
         })
@@ -109,8 +112,11 @@ impl<T: Transport> Rank<'_, T> {
             }
             _ => carried.values.fill(0.0),
         });
+        self.owe_parts(totals);
         let program = self.program;
-        let first = program.stages.iter().filter(|s| s.first_copy && self.replica.index == 0);
+        let first = program.stages.iter().filter(|stage| {
+            stage.first_copy && self.replica.index == 0 && !stage.divides_gradients()
+        });
         for place in first.flat_map(|stage| &stage.params) {
             let total = totals.get(&graph.param(place.param).name);
             let nobody = !self.gradients.carries(place.param);

@@ -27,10 +27,11 @@ impl<T: Transport> Rank<'_, T> {
             let weight = |place: &ParamPlace| stage.versions.place(place.weight, 0, self.step);
             stage.params.iter().filter(trained).map(move |place| (weight(place), place.gradient))
         });
+        let own = self.division.pieces.iter().flatten().find_map(|piece| piece.gradient);
         match (injury, places.next()) {
             (InjectedFault::Slow(factor), _) => self.slow = factor.max(1),
             (InjectedFault::NotFinite, Some((_, Some(gradient)))) => {
-                self.arena.floats(gradient)[0] = f32::NAN;
+                self.arena.floats(own.unwrap_or(gradient))[0] = f32::NAN;
             }
             (InjectedFault::Flip, Some((weight, _))) => {
                 let value = &mut self.arena.floats(weight)[0];

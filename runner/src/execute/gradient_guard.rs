@@ -187,7 +187,7 @@ impl<T: Transport> Rank<'_, T> {
         let mine = program.stages.iter().filter(|stage| stage.first_copy && first);
         let params = mine
             .flat_map(|stage| stage.params.iter().filter(move |place| !is_divided(stage, place)));
-        let params = params.chain(self.pieces.iter().flatten());
+        let params = params.chain(self.division.pieces.iter().flatten());
         let is_first = self.tensor.index == 0;
         let own = params.filter(|place| {
             tied_to(graph, place.param).is_none()

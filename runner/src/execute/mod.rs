@@ -8,6 +8,7 @@ mod arena;
 mod compute;
 mod data_parallel;
 mod divided;
+mod divided_gradients;
 mod error;
 mod error_feedback;
 mod fault_injection;

@@ -3,7 +3,7 @@
 use super::activation_compression::{ActivationCompression, ActivationError};
 use super::arena::Arena;
 use super::data_parallel::Replica;
-use super::divided::pieces;
+use super::divided::Division;
 use super::error::{RunError, StepFault};
 use super::fusion::Fusion;
 use super::gradient_guard::GradientGuard;
@@ -23,9 +23,7 @@ use crate::transport::{Transport, TransportError};
 use pipewright_core::elastic::Origin;
 use pipewright_core::graph::{Graph, Op, Param};
 use pipewright_core::ids::{NodeId, ParamId};
-use pipewright_core::plan::{
-    GradientReduction, Instruction, ParamPlace, Plan, Program, StageProgram,
-};
+use pipewright_core::plan::{GradientReduction, Instruction, Plan, Program, StageProgram};
 use pipewright_core::schedule::ActionKind;
 use pipewright_core::timeline::{Wait, Work};
 use pipewright_kernels::Rule;
@@ -96,8 +94,8 @@ pub struct Rank<'a, T> {
     pub(super) turns: Vec<(u32, u32)>,
     pub(super) replica: Replica,
     pub(super) tensor: TensorRank,
-    /// What it updates of the parameters that ranks divide, by stage of its program.
-    pub(super) pieces: Vec<Vec<ParamPlace>>,
+    /// What it has of what ranks divide.
+    pub(super) division: Division,
     pub(super) activation_compression: ActivationCompression,
     /// The step under way, or the next one.
     pub(super) step: u64,
@@ -194,7 +192,7 @@ impl<'a, T: Transport> Rank<'a, T> {
         let gradient_guard = GradientGuard::new(&plan.training, graph, &program.stages);
         let replica = Replica::new(plan, transport.rank());
         let tensor = TensorRank::new(graph, program, &replica);
-        let pieces = pieces(program, replica.index);
+        let division = Division::new(program, replica.index);
         let recorder = TraceRecorder::new(program, loads(&replica, &program.train).len());
         let fusion = if arena.fuses() { Fusion::of(graph, program) } else { Fusion::default() };
         let images = match arena.channels_last(plan.training.precision) {
@@ -220,7 +218,7 @@ impl<'a, T: Transport> Rank<'a, T> {
             turns,
             replica,
             tensor,
-            pieces,
+            division,
             activation_compression: ActivationCompression::new(program),
             step: 0,
             kept: 0,

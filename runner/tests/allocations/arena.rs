@@ -164,8 +164,14 @@ fn families_of_operations() {
 /// Replicas that divide what the optimizer keeps.
 #[test]
 fn divided_updates() {
-    for (name, _, draft) in every_plan() {
+    for (name, schedule, draft) in every_plan() {
+        let both_ways = matches!(schedule, ScheduleKind::Chimera | ScheduleKind::DualPipe);
+        let mut gradients = dividing(draft.clone());
+        gradients.data_parallel.zero = 2;
         ranks_hold_what_is_predicted(&format!("{name}, zero 1"), dividing(draft));
+        if !both_ways {
+            ranks_hold_what_is_predicted(&format!("{name}, zero 2"), gradients);
+        }
     }
 }
 
@@ -289,11 +295,15 @@ fn steps_of_divided_updates_allocate_nothing() {
     for (name, model) in families() {
         for (schedule, stages) in [(ScheduleKind::OneFOneB, 2), (ScheduleKind::ZbV, 4)] {
             let draft = small(draft_of(model.graph().unwrap(), stages), schedule, 8);
-            let what = format!("{name}, zero 1");
-            let mut featured = dividing(draft.clone());
-            featured.training.clip_norm = Some(0.5);
-            allocates_nothing(&format!("{what}, clipped"), featured);
-            allocates_nothing(&what, dividing(draft));
+            for zero in 1..=2 {
+                let what = format!("{name}, zero {zero}");
+                let mut plain = dividing(draft.clone());
+                plain.data_parallel.zero = zero;
+                let mut featured = plain.clone();
+                featured.training.clip_norm = Some(0.5);
+                allocates_nothing(&format!("{what}, clipped"), featured);
+                allocates_nothing(&what, plain);
+            }
         }
     }
 }

@@ -116,12 +116,17 @@ fn tensor_groups_take_what_is_simulated() {
     }
 }
 
-/// Replicas that divide updates gather the parameters behind them.
+/// Replicas that divide updates gather the parameters behind them; those that divide gradients sum those of each
+/// micro-batch.
 #[test]
 fn divided_updates_take_what_is_simulated() {
-    let dir = scratch("device-model-zero");
+    (1..=2).for_each(divided_take_what_is_simulated);
+}
+
+fn divided_take_what_is_simulated(zero: u8) {
+    let dir = scratch(&format!("device-model-zero-{zero}"));
     let mut plan = plan(ScheduleKind::Interleaved { chunks: 2 }, 4, 2);
-    plan.data_parallel.zero = 1;
+    plan.data_parallel.zero = zero;
     let plan = plan.draft().plan().unwrap().0;
     write(&dir, "plan.json", plan.to_json());
     let args = ["plan.json", "--device", "model", "--out"];

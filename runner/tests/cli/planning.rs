@@ -154,9 +154,14 @@ fn forms_stand_side_by_side() {
     let dir = scratch("forms");
     let forms = runner_in(&dir, &["forms", "--model", "vgg16", "--devices", "8"]);
     let told = &forms.done().stdout;
-    for form in
-        ["one device", "DataParallel", "DistributedDataParallel", "ZeRO-1", "pipeline x data"]
-    {
+    for form in [
+        "one device",
+        "DataParallel",
+        "DistributedDataParallel",
+        "ZeRO-1",
+        "ZeRO-2",
+        "pipeline x data",
+    ] {
         assert!(told.contains(form), "{form}: {told}");
     }
     let deep =

@@ -31,3 +31,4 @@ mod transport_local;
 mod two_copies;
 mod weights;
 mod zero;
+mod zero_gradients;

@@ -167,11 +167,11 @@ pub fn bucket_ends(
     buckets.iter().map(&mut reduce).collect()
 }
 
-/// One process a device; with the optimizer state divided for ZeRO-1.
+/// One process a device; with the optimizer state divided for ZeRO-1, gradients too for ZeRO-2.
 pub(super) fn distributed(case: &Case, sharding: Sharding) -> FormCost {
     let case = Case { states: States { sharding, ..case.states }, ..*case };
     let (all, n) = (Totals::of(&case), case.devices);
-    let zero = sharding == Sharding::Optimizer;
+    let zero = sharding != Sharding::Whole;
     let items: Vec<(Nanos, Bytes)> =
         case.work.items.iter().map(|i| (share(i.backward(), n), i.parameters)).collect();
     let forward = share(all.forward, n);
@@ -201,7 +201,11 @@ pub(super) fn distributed(case: &Case, sharding: Sharding) -> FormCost {
         }
     }
     FormCost {
-        form: if zero { Form::Zero1 } else { Form::DistributedDataParallel },
+        form: match sharding {
+            Sharding::Whole => Form::DistributedDataParallel,
+            Sharding::Optimizer => Form::Zero1,
+            _ => Form::Zero2,
+        },
         devices: n,
         step: updated + gather,
         peak: case.state_bytes(all.parameters, n, sharding)

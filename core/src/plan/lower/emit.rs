@@ -14,6 +14,8 @@ pub(super) struct Emit<'a> {
     inputs: &'a Inputs<'a>,
     lane: LaneId,
     stages: &'a [LaneStage<'a>],
+    /// The stage whose sums of a pass may be under way where others' gradients will lie.
+    summing: Option<usize>,
     /// Handles under which something was sent and not yet waited for.
     outstanding: Vec<bool>,
     /// Edges on which messages travel: their tags come first.
@@ -30,7 +32,7 @@ impl<'a> Emit<'a> {
         edges: &Edges,
     ) -> Self {
         let (outstanding, edges) = (vec![false; handles as usize], edges.sorted.len() as u32);
-        Self { inputs, lane, stages, outstanding, edges, out: vec![] }
+        Self { inputs, lane, stages, summing: None, outstanding, edges, out: vec![] }
     }
 
     pub fn all(
@@ -53,7 +55,11 @@ impl<'a> Emit<'a> {
             done[at] += 1;
             let ends = matches!(action.kind, ActionKind::Backward | ActionKind::BackwardWeight);
             let all_done = done[at] == stage.uses.len();
-            let reduces = ends && (used.update.is_some() || all_done);
+            let shares = ends && stage.program.divides_gradients();
+            let reduces = ends && (shares || used.update.is_some() || all_done);
+            if let Some(before) = shares.then(|| self.summing.replace(at)).flatten() {
+                self.wait_reduce(&self.stages[before]);
+            }
             let version = used.version;
             let mut run = Instruction::Run { action, slot, outbox: 0, version, reduces };
             match action.kind {
@@ -70,6 +76,7 @@ impl<'a> Emit<'a> {
             }
             if let Some((from, to, index)) = used.update {
                 self.wait_reduce(stage);
+                self.summing = self.summing.filter(|summing| *summing != at);
                 self.out.push(Instruction::Optimizer { stage: stage.id, from, to, index });
             }
         }

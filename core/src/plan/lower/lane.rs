@@ -286,6 +286,7 @@ fn stage_program<'a>(
         transient_backward: places.transient_backward,
         loss: graph.loss.map(|value| places.value(value)),
         versions: Versions { count, stride: Bytes::ZERO, rotate },
+        windows: Region::default(),
         buckets: vec![],
         first_copy: holders(inputs, id).first() == Some(&lane),
     };

@@ -10,6 +10,7 @@ use super::Inputs;
 use super::exchange::exchange_bytes;
 use super::groups::Groups;
 use super::lane::LaneStage;
+use super::windows;
 use super::wires::Wires;
 use crate::graph::autodiff::ComputationKind;
 use crate::graph::{Node, Op};
@@ -54,6 +55,7 @@ pub(super) fn place(
     for stage in stages.iter_mut() {
         place_parameters(inputs, groups, lane, &mut stage.program, &mut arena);
     }
+    windows::place(stages, |bytes| arena.take(bytes).offset);
     let mut received = Bytes::ZERO;
     for stage in stages.iter_mut() {
         let wires = Wires::new(inputs, lane, stage);
@@ -115,7 +117,20 @@ fn place_parameters(
     for place in program.params.iter_mut().filter(|place| !trained(place)) {
         place.weight = arena.take(bytes(place.param));
     }
-    place_gradients(inputs, group, &order, program, arena);
+    let like = group.filter(|_| divides).map(|group| {
+        let (ranks, first) = groups.members(inputs, group, lane);
+        Divided { ranks, first, weights: Region::default(), state: [None; 2], gradient: None }
+    });
+    // Where ranks keep parts, buckets are told apart as if each had a place of its own; then they share some.
+    let shares = like.is_some() && inputs.data_parallel.divides_gradients();
+    let mut own = Arena::default();
+    let summed = if shares { &mut own } else { &mut *arena };
+    place_gradients(inputs, (group, like), &order, program, summed);
+    for place in program.params.iter_mut().filter(|place| trained(place)) {
+        if place.gradient.is_none() {
+            place.gradient = Some(arena.take(bytes(place.param)));
+        }
+    }
     let deferred = deferred_statistics(inputs);
     for place in &mut program.params {
         let kept = match trained(place) {
@@ -126,26 +141,18 @@ fn place_parameters(
         let state = place.state.iter_mut().take(kept);
         state.for_each(|state| *state = Some(arena.take(bytes(place.param))));
     }
-    if let Some(group) = group.filter(|_| divides) {
-        let (ranks, first) = groups.members(inputs, group, lane);
-        let divided = Divided { ranks, first, weights: Region::default(), state: [None; 2] };
-        divide(inputs, divided, program, arena);
-    }
-}
-
-/// Divides the buckets as `like` says, each with its own places.
-fn divide(inputs: &Inputs, like: Divided, program: &mut StageProgram, arena: &mut Arena) {
-    for bucket in &mut program.buckets {
-        let begins = |place: &&ParamPlace| {
-            place.gradient.is_some_and(|gradient| gradient.offset == bucket.region.offset)
-        };
-        let Some(place) = program.params.iter().find(begins) else { continue };
-        let weights = Region { offset: place.weight.offset, ..bucket.region };
-        let mut divided = Divided { weights, ..like };
+    for divided in program.buckets.iter_mut().filter_map(|bucket| bucket.divided.as_mut()) {
         let part = divided.bytes();
         let state = divided.state.iter_mut().take(inputs.optimizer.state_tensors());
         state.for_each(|state| *state = Some(arena.take(part)));
-        bucket.divided = Some(divided);
+    }
+    match windows::share(program).filter(|_| shares) {
+        Some(places) if places.bytes() < own.end => {
+            places.take(program, |bytes| arena.take(bytes));
+        }
+        // Of few parameters, or a large one, the parts and what is under way are no less.
+        _ if shares => windows::begin_at(program, arena.take(own.end).offset),
+        _ => {}
     }
 }
 
@@ -197,26 +204,40 @@ fn gradient_order(inputs: &Inputs, groups: &Groups, program: &StageProgram) -> V
     order.into_iter().map(gradient).collect()
 }
 
+/// Gradients that ranks sum one behind the other, and their buckets, each divided as is said; where ranks divide
+/// nothing, those of ties behind them.
 fn place_gradients(
     inputs: &Inputs,
-    group: Option<u32>,
+    (group, like): (Option<u32>, Option<Divided>),
     order: &[Gradient],
     program: &mut StageProgram,
     arena: &mut Arena,
 ) {
+    let bytes = |param: ParamId| Bytes(4) * inputs.graph.param(param).elements();
+    let summed = order.iter().filter(|gradient| !gradient.tied);
+    let all: Bytes = summed.map(|gradient| bytes(program.params[gradient.index].param)).sum();
+    let most = windows::bucket(inputs.data_parallel, all);
     let mut open: Option<Bucket> = None;
     for &Gradient { tied, index, ready } in order {
+        if tied && inputs.data_parallel.divides_gradients() {
+            continue;
+        }
         let place = &mut program.params[index];
-        let region = arena.take(Bytes(4) * inputs.graph.param(place.param).elements());
+        let region = arena.take(bytes(place.param));
         place.gradient = Some(region);
         let Some(group) = group.filter(|_| !tied) else { continue };
         let at = program.buckets.len();
         let reduction = inputs.communication.bucket(program.stage, at);
-        let bucket = Bucket { region, ready, group, slot: 0, reduction, divided: None };
+        let weights = Region { offset: place.weight.offset, bytes: Bytes::ZERO };
+        let divided = like.map(|like| Divided { weights, ..like });
+        let bucket = Bucket { region, ready, group, slot: 0, reduction, divided };
         let bucket = open.get_or_insert(bucket);
         bucket.region.bytes = arena.end - bucket.region.offset;
         bucket.ready = bucket.ready.max(ready);
-        if bucket.region.bytes >= inputs.data_parallel.bucket {
+        if let Some(divided) = &mut bucket.divided {
+            divided.weights.bytes = bucket.region.bytes;
+        }
+        if bucket.region.bytes >= most {
             program.buckets.extend(open.take());
         }
     }

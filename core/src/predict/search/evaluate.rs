@@ -3,6 +3,7 @@
 use super::choice::{Figures, lane_link};
 use super::{Chain, Choice, Scored, Space};
 use crate::cost::collective::{Group, Price, price};
+use crate::cost::memory::Sharding;
 use crate::ids::LaneId;
 use crate::schedule::Schedule;
 use crate::simulate::{Estimate, Footprint, Hop, Sends, StageCost, estimate};
@@ -109,6 +110,8 @@ struct Laid {
     footprints: Vec<Footprint>,
     /// By stage: what crosses the border before it in a micro-batch, on each tensor-parallel rank.
     borders: Vec<Bytes>,
+    /// By stage: gradients, whoever keeps them.
+    summed: Vec<Bytes>,
     /// By lane: the sum of gradients over replicas.
     gradients: Vec<Nanos>,
     traffic: Bytes,
@@ -122,6 +125,7 @@ impl Laid {
             costs: vec![],
             footprints: vec![],
             borders: ranges.iter().map(|(from, _)| chain.input(*from)).collect(),
+            summed: vec![],
             gradients: vec![],
             traffic: Bytes::ZERO,
         };
@@ -144,6 +148,7 @@ impl Laid {
         let sums = chain.range(from, to);
         let parameters = sums.parameters.0 / space.parameter_bytes.max(1);
         let state = space.states.bytes(parameters, choice.replicas);
+        self.summed.push(space.states.bytes(parameters, 1).gradients);
         // As in the roofline: reads and writes weights, gradients and optimizer state.
         let moved = state.total() * 2;
         let update = moved.0 as f64 / space.cluster.device.memory_bytes_per_sec;
@@ -192,15 +197,20 @@ impl Laid {
         let group = choice.replicas * routes.len() as u32;
         let mut bytes = vec![Bytes::ZERO; choice.lanes as usize];
         for route in &routes {
-            for (lane, footprint) in route.iter().zip(&self.footprints) {
-                bytes[lane.index()] += footprint.gradients;
+            for (lane, summed) in route.iter().zip(&self.summed) {
+                bytes[lane.index()] += *summed;
             }
         }
         let ranks = f64::from(choice.replicas) * f64::from(choice.tensor);
         for n in bytes {
             let sum = sum(space, choice, group, n.0 as f64);
             self.gradients.push(Nanos::from_secs(sum.seconds));
-            self.traffic += Bytes((sum.sent * ranks) as u64);
+            // A half of a sum of all gradients behind each pass where ranks keep parts of them, and one of parameters.
+            let passes = match space.states.sharding {
+                Sharding::Gradients => f64::from(choice.micro_batches),
+                _ => 1.0,
+            };
+            self.traffic += Bytes((sum.sent * ranks * (1.0 + passes) / 2.0) as u64);
         }
     }
 }

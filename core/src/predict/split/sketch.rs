@@ -17,12 +17,20 @@ pub(super) struct Sketch<'a> {
     cluster: &'a Cluster,
     /// Ranks of a lane's replicas stand side by side: the first rank of each lane.
     rank_of: Vec<crate::ids::LaneId>,
-    /// Optimizer state in copies of the parameters, and among how many replicas they are divided.
-    copies: (u64, u64),
+    /// What the optimizer keeps, in copies of the parameters.
+    kept: u64,
+    /// Among how many replicas that is divided, and among how many gradients are.
+    divided: Divided,
     /// Whether the step is that of a full pipeline.
     steady: bool,
     /// Whether devices are too small for some splits.
     pub tight: bool,
+}
+
+/// Replicas that divide something; 1 where none do.
+struct Divided {
+    optimizer: u64,
+    gradients: u64,
 }
 
 /// Values of splits that do not fit are above those of all that do.
@@ -36,7 +44,11 @@ impl<'a> Sketch<'a> {
         let chain = Chain::new(&work, &nodes, 1).expect("undivided items are what they are");
         let plan = &trials.plan;
         let replicas = plan.data_parallel.replicas.max(1);
-        let divided = if plan.data_parallel.divides_updates() { replicas } else { 1 };
+        let among = |divides: bool| if divides { u64::from(replicas) } else { 1 };
+        let divided = Divided {
+            optimizer: among(plan.data_parallel.divides_updates()),
+            gradients: among(plan.data_parallel.divides_gradients()),
+        };
         let lanes = 0..trials.schedule.lanes.len() as u32;
         let rank = |lane| crate::ids::LaneId(plan.mesh().rank(crate::ids::LaneId(lane), 0));
         Self {
@@ -45,7 +57,8 @@ impl<'a> Sketch<'a> {
             schedule: &trials.schedule,
             cluster: &plan.cluster,
             rank_of: lanes.map(rank).collect(),
-            copies: (plan.optimizer.state_tensors() as u64, divided.into()),
+            kept: plan.optimizer.state_tensors() as u64,
+            divided,
             steady: trials.is_steady(),
             tight,
         }
@@ -67,8 +80,8 @@ impl<'a> Sketch<'a> {
             });
             footprints.push(Footprint {
                 weights: sums.parameters,
-                gradients: sums.parameters,
-                optimizer: Bytes(sums.parameters.0 * self.copies.0 / self.copies.1),
+                gradients: Bytes(sums.parameters.0 / self.divided.gradients),
+                optimizer: Bytes(sums.parameters.0 * self.kept / self.divided.optimizer),
                 stash: sums.stash,
                 ..Footprint::default()
             });

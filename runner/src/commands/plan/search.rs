@@ -1,7 +1,7 @@
 //! The search over what the command line leaves open: tried, compared, printed.
 
 use super::rank::{Ranked, rank};
-use super::{Chosen, Question, codec};
+use super::{Chosen, Question, codec, divided};
 use crate::args::{Forms, Order, PlanArgs, Recompute, TensorDegree};
 use crate::commands::words::{column, counted};
 use crate::failure::{Code, Failure};
@@ -127,7 +127,7 @@ pub(super) fn search(
     let begin = Instant::now();
     let drafts = degrees(args.tensor, args.sequence_parallel, graph, draft);
     let found = find_among(question, graph, &drafts);
-    let found = found.or_else(|failure| divided(question, graph, drafts, failure))?;
+    let found = found.or_else(|failure| divided::search(question, graph, &drafts, failure))?;
     let Shortlist { mut ranked, estimated, skipped, predicted } = found;
     let more = match skipped {
         0 => String::new(),
@@ -161,27 +161,6 @@ pub(super) fn search(
     let best = ranked.swap_remove(written);
     codec::verdicts(&best.plan, &best.prediction)?;
     Ok((best, searched))
-}
-
-/// Where nothing fits: what does if replicas divide what the optimizer keeps, else why nothing fits.
-fn divided(
-    question: &Question,
-    graph: &Graph,
-    mut drafts: Vec<Draft>,
-    failure: Failure,
-) -> Result<Shortlist, Failure> {
-    let tried =
-        failure.code != Code::Hardware || drafts.iter().any(|d| d.data_parallel.divides_updates());
-    drafts.iter_mut().for_each(|draft| draft.data_parallel.zero = 1);
-    drafts.retain(|draft| draft.check().is_ok());
-    if tried || drafts.is_empty() {
-        return Err(failure);
-    }
-    let Ok(found) = find_among(question, graph, &drafts) else { return Err(failure) };
-    note!(
-        "nothing fits where each replica keeps all of the optimizer's state: here they divide it, as with --zero 1"
-    );
-    Ok(found)
 }
 
 /// What was searched, for `--json`.

@@ -1,4 +1,4 @@
-//! Optimizer state that replicas divide, and what that saves.
+//! Optimizer state and gradients that replicas divide, and what that saves.
 
 use pipewright_core::plan::{Plan, Program};
 use pipewright_core::predict::Prediction;
@@ -6,19 +6,14 @@ use pipewright_core::units::Bytes;
 
 /// A line where they do.
 pub(super) fn zero(plan: &Plan, prediction: &Prediction) -> Option<String> {
-    if !plan.data_parallel.divides_updates() {
+    let data_parallel = plan.data_parallel;
+    if !data_parallel.divides_updates() {
         return None;
     }
-    let of = |program: &Program| {
-        let buckets = program.stages.iter().flat_map(|stage| &stage.buckets);
-        let divided = buckets.filter_map(|bucket| bucket.divided);
-        divided.fold((Bytes::ZERO, Bytes::ZERO), |(whole, kept), divided| {
-            let states = || divided.state.iter().flatten();
-            let all = divided.weights.bytes * states().count() as u64;
-            (whole + all, kept + states().map(|state| state.bytes).sum())
-        })
-    };
-    let (whole, kept) = prediction.programs.iter().map(of).max()?;
+    let (whole, kept) = prediction.programs.iter().map(state).max()?;
+    if data_parallel.divides_gradients() {
+        return Some(gradients(prediction, whole, kept));
+    }
     Some(match whole {
         Bytes::ZERO => {
             "zero 1: nothing is divided: no two ranks hold the same parameters, or nothing is kept"
@@ -28,4 +23,37 @@ pub(super) fn zero(plan: &Plan, prediction: &Prediction) -> Option<String> {
             "zero 1: a rank keeps {kept} of {whole} of the optimizer's state, and updates as much"
         ),
     })
+}
+
+/// The optimizer's state of what a lane's ranks divide, and what one keeps of it.
+fn state(program: &Program) -> (Bytes, Bytes) {
+    let buckets = program.stages.iter().flat_map(|stage| &stage.buckets);
+    let divided = buckets.filter_map(|bucket| bucket.divided);
+    divided.fold((Bytes::ZERO, Bytes::ZERO), |(whole, kept), divided| {
+        let states = || divided.state.iter().flatten();
+        let all = divided.weights.bytes * states().count() as u64;
+        (whole + all, kept + states().map(|state| state.bytes).sum())
+    })
+}
+
+/// The line where gradients are divided, too: of the rank that has most of them.
+fn gradients(prediction: &Prediction, whole: Bytes, kept: Bytes) -> String {
+    let of = |program: &Program| {
+        let stages = program.stages.iter().filter(|stage| stage.divides_gradients());
+        let params = stages.flat_map(|stage| &stage.params);
+        let all: Bytes = params.filter_map(|place| place.gradient).map(|r| r.bytes).sum();
+        (all, program.gradient_bytes())
+    };
+    match prediction.programs.iter().map(of).max() {
+        Some((all, gradients)) if all > Bytes::ZERO => {
+            let state = match whole {
+                Bytes::ZERO => String::new(),
+                _ => format!(", {kept} of {whole} of the optimizer's state"),
+            };
+            format!(
+                "zero 2: a rank keeps {gradients} of {all} of gradients, buckets under way included{state}"
+            )
+        }
+        _ => "zero 2: nothing is divided: no two ranks hold the same parameters".into(),
+    }
 }

@@ -2,6 +2,7 @@
 //! step. On the emulator of kernels, whose device has a memory of its own and counts what
 //! travels.
 
+mod divided;
 mod emulated;
 mod encoded;
 mod intra_node;

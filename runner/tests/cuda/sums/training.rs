@@ -10,7 +10,7 @@ use crate::emulator;
 use pipewright_core::compress::Reduction;
 use pipewright_core::elastic::Origin;
 use pipewright_core::graph::{Conv, Graph, GraphBuilder, Op};
-use pipewright_core::plan::{Communication, DataParallel, Plan, Precision, Program};
+use pipewright_core::plan::{Communication, DataParallel, Plan, Program};
 use pipewright_core::predict::{Prediction, evaluation, predict};
 use pipewright_core::units::Bytes;
 use pipewright_runner::data::{DataSet, open};
@@ -252,7 +252,7 @@ pub fn train(plan: &Plan, on: &On, looks: bool) -> Vec<Run> {
 }
 
 #[track_caller]
-fn same(what: &str, here: &[Run], there: &[Run]) {
+pub fn same(what: &str, here: &[Run], there: &[Run]) {
     assert_eq!(here.len(), there.len());
     for (rank, (here, there)) in here.iter().zip(there).enumerate() {
         assert_eq!(here.steps.len(), there.steps.len());
@@ -360,43 +360,6 @@ fn going_on_from_a_checkpoint() {
         let last = |run: Run| Run { steps: run.steps.into_iter().skip(2).collect(), ..run };
         let whole: Vec<Run> = whole.into_iter().map(last).collect();
         same(&format!("{gradients}, gone on"), &whole, &rest);
-    }
-}
-
-/// Losses, norms and parameters are those of replicas that keep everything: sums and parameters by way of the hosts,
-/// encoded on the device, and from device to device.
-#[test]
-fn divided_updates() {
-    if !emulator::is_there() {
-        return;
-    }
-    let cases = [
-        (1, 2, "fp32", Precision::F32),
-        (2, 2, "fp32", Precision::Bf16),
-        (1, 4, "fp32", Precision::Bf16),
-        (1, 2, "fp8-e5m2+feedback", Precision::F32),
-    ];
-    for (stages, replicas, gradients, precision) in cases {
-        let mut plan = plan(stages, DataParallel::ddp(replicas), gradients.parse().unwrap());
-        plan.optimizer = "adamw:lr=0.003".parse().unwrap();
-        plan.training.precision = precision;
-        let mut zero = plan.clone();
-        zero.data_parallel.zero = 1;
-        let graph = predict(&plan).unwrap().graph;
-        let is_parameter = |name: &str| graph.params().iter().any(|param| param.name == name);
-        let parameters = |mut runs: Vec<Run>| {
-            for step in runs.iter_mut().flat_map(|run| &mut run.steps) {
-                step.state.retain(|name, _| is_parameter(name));
-                assert!(!step.state.is_empty());
-            }
-            runs
-        };
-        for on in [On::Device, On::Talking { eager: true }, On::Talking { eager: false }] {
-            let talks = matches!(on, On::Talking { .. });
-            let what = format!("{gradients}, {stages} x {replicas}, {precision:?}, talks {talks}");
-            let [whole, zero] = [&plan, &zero].map(|plan| parameters(train(plan, &on, true)));
-            same(&what, &whole, &zero);
-        }
     }
 }
 

@@ -25,10 +25,11 @@ pub struct Row {
 }
 
 /// In the order in which they are shown.
-const FORMS: [Form; 7] = [
+const FORMS: [Form; 8] = [
     Form::DataParallel,
     Form::DistributedDataParallel,
     Form::Zero1,
+    Form::Zero2,
     Form::TensorParallel,
     Form::ModelParallel,
     Form::Pipeline,
@@ -52,6 +53,11 @@ pub fn title(form: Form) -> (&'static str, &'static str) {
             n("ZeRO-1"),
             n("the same with the optimizer's state sharded: gradients are reduce-scattered, \
                weights all-gathered"),
+        ),
+        Form::Zero2 => (
+            n("ZeRO-2"),
+            n("gradients sharded too: each device keeps the sum of its part of a bucket, and the \
+               next bucket takes its place"),
         ),
         Form::TensorParallel => (
             n("Tensor parallel"),
@@ -141,7 +147,9 @@ pub fn travel(cost: &FormCost, at: Nanos) -> Travel {
     match cost.form {
         Form::Alone => Travel::default(),
         Form::DataParallel => through_the_first(cost, at),
-        Form::DistributedDataParallel | Form::Zero1 | Form::TensorParallel => around(cost, at),
+        Form::DistributedDataParallel | Form::Zero1 | Form::Zero2 | Form::TensorParallel => {
+            around(cost, at)
+        }
         Form::ModelParallel | Form::Pipeline | Form::Hybrid => across(cost, at),
     }
 }
@@ -173,8 +181,8 @@ fn around(cost: &FormCost, at: Nanos) -> Travel {
     let backward = cost.parts.iter().any(|p| p.doing == Doing::Backward && p.end <= part.start);
     let name = match (cost.form, updated) {
         (Form::TensorParallel, _) if !backward => n("all-reduce activations"),
-        (Form::Zero1, true) => n("all-gather weights"),
-        (Form::Zero1, false) => n("reduce-scatter gradients"),
+        (Form::Zero1 | Form::Zero2, true) => n("all-gather weights"),
+        (Form::Zero1 | Form::Zero2, false) => n("reduce-scatter gradients"),
         _ => n("all-reduce gradients"),
     };
     let count = cost.devices;

@@ -45,7 +45,7 @@ fn groups() -> Result<AnyView, Missing> {
     Ok(view! {
         <Group title=t("Copies and memory") hint="">
             <Replicas />
-            <Zero />
+            <Zero /><ZeroGradients />
             <Tensor /><Sequence />
             <Gradients />
             <Recompute />
@@ -129,6 +129,20 @@ fn Zero() -> impl IntoView {
     let is = Signal::derive(move || state.inputs.with(|i| i.rest.data_parallel.divides_updates()));
     let set = move |on: bool| state.edit(|i| i.rest.data_parallel.zero = on.into());
     tick("plan-zero", t("Replicas divide the optimizer's state (ZeRO-1)"), is, Callback::new(set))
+}
+
+/// Whether they divide gradients, too.
+#[component]
+fn ZeroGradients() -> impl IntoView {
+    let state = expect_context::<State>();
+    let zero = Memo::new(move |_| state.inputs.with(|i| i.rest.data_parallel.zero));
+    let is = Signal::derive(move || zero.get() > 1);
+    let set = move |on: bool| state.edit(|i| i.rest.data_parallel.zero = 1 + u8::from(on));
+    move || {
+        (zero.get() > 0).then(|| {
+            tick("plan-zero-gradients", t("And gradients (ZeRO-2)"), is, Callback::new(set))
+        })
+    }
 }
 
 /// Whether ranks of a tensor group have slices of the sequence where they divide nothing else.
