@@ -131,14 +131,14 @@ fn a_precision_is_chosen() -> Outcome<()> {
 #[ignore = "needs dist/ and a browser: make test"]
 fn forms_are_played_side_by_side() -> Outcome<()> {
     let Some(browser) = explorer("forms", "#v=1&view=communication")? else { return Ok(()) };
-    browser.until("seven forms", |b| {
-        Ok(b.count(".form svg")? == 7 && b.count(".colls tbody tr")? == 8)
+    browser.until("eight forms", |b| {
+        Ok(b.count(".form svg")? == 8 && b.count(".colls tbody tr")? == 8)
     })?;
     let steps =
         "return [...document.querySelectorAll('[data-form-step]')].map(b => +b.dataset.formStep)";
     let steps: Vec<u64> = serde_json::from_value(browser.js(steps)?)?;
-    assert_eq!(steps.len(), 7);
-    assert!(steps[4] > steps[5], "micro-batches keep devices at work: {steps:?}");
+    assert_eq!(steps.len(), 8);
+    assert!(steps[5] > steps[6], "micro-batches keep devices at work: {steps:?}");
     let said = "return [...document.querySelectorAll('.form .say')].map(p => p.textContent)";
     assert_eq!(browser.js(said)?[0], "scatter samples");
     browser.keys("#form-next", "\u{e007}")?;

@@ -18,18 +18,9 @@ pub struct Divided {
     pub weights: Region,
     /// What the optimizer keeps of a part, in the order of [`Optimizer::state_names`](super::Optimizer).
     pub state: [Option<Region>; 2],
-    /// Where gradients are divided, too.
-    pub gradient: Option<DividedGradient>,
-}
-
-/// A rank's part of a bucket's gradients (ZeRO-2). The bucket itself is complete only while it is summed: others lie
-/// in the same place before and afterwards.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DividedGradient {
-    /// The rank's part of the sums of all micro-batches; of the largest part's size.
-    pub part: Region,
-    /// The kernel of this index is the first that adds to the bucket.
-    pub first: u32,
+    /// The rank's part of the sums of all micro-batches, as large as the largest part, where gradients are divided, too
+    /// (ZeRO-2). Then a bucket is complete only while it is summed: others lie in its place before and afterwards.
+    pub gradient: Option<Region>,
 }
 
 /// The part of `values` values that the rank `index` of a group of `ranks` has: equal parts of whole cache lines, but
@@ -74,7 +65,7 @@ impl Bucket {
 
 impl Bucket {
     /// What the rank keeps of its gradients, where ranks divide them.
-    pub fn divided_gradient(&self) -> Option<DividedGradient> {
+    pub fn divided_gradient(&self) -> Option<Region> {
         self.divided?.gradient
     }
 }
@@ -112,7 +103,7 @@ impl Program {
             let whole = stage.params.iter().filter(|place| !stage.divides_gradient(place));
             let whole: Bytes = whole.filter_map(|place| place.gradient).map(|r| r.bytes).sum();
             let parts = stage.buckets.iter().filter_map(Bucket::divided_gradient);
-            whole + parts.map(|gradient| gradient.part.bytes).sum()
+            whole + parts.map(|part| part.bytes).sum()
         };
         let windows = self.stages.iter().map(|stage| stage.windows.bytes).max();
         self.stages.iter().map(of_stage).sum::<Bytes>() + windows.unwrap_or_default()

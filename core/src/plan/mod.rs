@@ -39,7 +39,7 @@ pub use check::{PlanError, excluded};
 pub use communication::{Choose, Communication, Edges, GradientReduction};
 pub use data::Data;
 pub use data_parallel::{DataParallel, DataParallelMode};
-pub use divided::{Divided, DividedGradient, part};
+pub use divided::{Divided, part};
 pub(crate) use lower::{AreaBytes, area_bytes, value_bytes};
 pub use lower::{Inputs, groups, lay_out, lower, lower_evaluation, training_graphs};
 pub use measured::Measured;

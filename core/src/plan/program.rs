@@ -74,6 +74,8 @@ pub struct Tie {
 pub struct Bucket {
     /// Where they lie.
     pub region: Region,
+    /// The kernel of this index is the first that adds to one of them.
+    pub first: u32,
     /// They are complete once the kernel of this index has run for the last micro-batch.
     pub ready: u32,
     /// The group of ranks that sum them.

@@ -91,9 +91,9 @@ impl<'a> Reductions<'a> {
 
     /// Bytes that all ranks of the run send in a step besides these messages of the simulated ones.
     pub fn elsewhere(&self, programs: &[Program], messages: &[Message]) -> Bytes {
-        let sent = |bucket: &Bucket| match self.collective {
+        let sent = |bucket: &Bucket, passes: usize| match self.collective {
             Collective::AllReduce => {
-                self.price(bucket.group, bucket).sent
+                passes as f64 * self.price(bucket.group, bucket).sent
                     + self.gather(bucket).map_or(0.0, |gather| gather.sent)
             }
             // To the first rank, and parameters back from it.
@@ -102,16 +102,13 @@ impl<'a> Reductions<'a> {
                 2.0 * (ranks - 1.0) / ranks * bucket.region.bytes.0 as f64
             }
         };
-        let of_stage = |program: &Program, stage: &StageProgram| -> f64 {
-            let gathered = |bucket: &Bucket| self.gather(bucket).map_or(0.0, |gather| gather.sent);
-            // Where ranks keep parts of gradients, each pass sums; parameters are gathered once.
-            let again = passes_that_sum(program, stage).saturating_sub(1) as f64;
-            let once = |bucket: &Bucket| (1.0 + again) * sent(bucket) - again * gathered(bucket);
-            stage.buckets.iter().map(once).sum()
-        };
-        let of_program =
-            |program: &Program| program.stages.iter().map(|s| of_stage(program, s)).sum::<f64>();
-        let mut sums: f64 = programs.iter().map(of_program).sum();
+        let mut sums = 0.0;
+        for program in programs {
+            for stage in &program.stages {
+                let passes = passes_that_sum(program, stage);
+                sums += stage.buckets.iter().map(|bucket| sent(bucket, passes)).sum::<f64>();
+            }
+        }
         sums += programs.iter().map(sent_within).sum::<f64>();
         let (all, simulated) = (u64::from(self.mesh.copies()), u64::from(self.simulated.max(1)));
         let drawn: Bytes = messages.iter().map(|message| message.bytes).sum();

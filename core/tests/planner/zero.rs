@@ -135,7 +135,8 @@ fn buckets_share_places_in_turn() {
             for stage in &program.stages {
                 let of = |at: usize| {
                     let bucket = stage.buckets[at];
-                    let first = bucket.divided_gradient().unwrap().first;
+                    assert!(bucket.divided_gradient().is_some());
+                    let first = bucket.first;
                     let begun = stage.buckets[..=at].iter().map(|b| b.ready).max().unwrap();
                     (bucket.region, first, begun)
                 };

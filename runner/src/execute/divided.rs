@@ -36,7 +36,6 @@ fn pieces(program: &Program, replica: u32) -> Vec<Vec<ParamPlace>> {
     let of_bucket = |stage: &StageProgram, bucket: &Bucket| -> Vec<ParamPlace> {
         let Some(divided) = bucket.divided else { return vec![] };
         let own = bucket.own(replica);
-        let part = divided.gradient.map(|gradient| gradient.part);
         let piece = |(place, all): (&ParamPlace, Range<u64>)| {
             let (start, end) = (own.start.max(all.start), own.end.min(all.end));
             let bytes = Bytes(end.checked_sub(start).filter(|bytes| *bytes > 0)?);
@@ -46,7 +45,7 @@ fn pieces(program: &Program, replica: u32) -> Vec<Vec<ParamPlace>> {
             Some(ParamPlace {
                 param: place.param,
                 weight: within(place.weight, at),
-                gradient: match part {
+                gradient: match divided.gradient {
                     Some(part) => Some(within(part, start - own.start)),
                     None => place.gradient.map(|gradient| within(gradient, at)),
                 },

@@ -32,8 +32,7 @@ impl<T: Transport> Rank<'_, T> {
     ) -> Result<(), TransportError> {
         let end = next + self.fusion.at(stage.stage, next).len().max(1);
         for bucket in &stage.buckets {
-            let Some(gradient) = bucket.divided_gradient() else { continue };
-            if !(next..end).contains(&(gradient.first as usize).max(start)) {
+            if !(next..end).contains(&(bucket.first as usize).max(start)) {
                 continue;
             }
             if let Some(model) = &self.model {
@@ -64,12 +63,12 @@ impl<T: Transport> Rank<'_, T> {
             return Ok(());
         }
         self.wait_bucket(bucket.slot)?;
-        let Some(gradient) = bucket.divided_gradient() else { return Ok(()) };
+        let Some(part) = bucket.divided_gradient() else { return Ok(()) };
         let own = bucket.own(self.replica.index);
         let bytes = Bytes(own.end - own.start);
         if self.model.is_none() && bytes > Bytes::ZERO {
             let sum = Region { offset: bucket.region.offset + Bytes(own.start), bytes };
-            self.add(sum, Region { bytes, ..gradient.part });
+            self.add(sum, Region { bytes, ..part });
         }
         Ok(())
     }
@@ -112,11 +111,8 @@ impl<T: Transport> Rank<'_, T> {
 
     /// Forgets the gradients of a step that is skipped.
     pub(super) fn drop_divided_gradients(&mut self, stage: &StageProgram) {
-        let parts: Slices<Region> = stage
-            .buckets
-            .iter()
-            .filter_map(|bucket| Some(bucket.divided_gradient()?.part))
-            .collect();
+        let parts: Slices<Region> =
+            stage.buckets.iter().filter_map(Bucket::divided_gradient).collect();
         parts.into_iter().for_each(|part| self.zero(part));
     }
 

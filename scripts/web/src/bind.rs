@@ -18,6 +18,7 @@ use crate::Failure;
 use crate::compile::Target;
 use crate::optimise::{Optimiser, without_custom_sections};
 use crate::pack::pack;
+use crate::script::stripped;
 use crate::unused::without_unused;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -52,6 +53,9 @@ pub fn bind(
     }
     if target.splits {
         pack(&folder)?;
+    }
+    for file in files_below(&folder)?.iter().filter(|f| f.extension().is_some_and(|e| e == "js")) {
+        fs::write(file, stripped(&fs::read_to_string(file)?))?;
     }
     Ok(folder)
 }

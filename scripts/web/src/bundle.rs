@@ -4,6 +4,7 @@ use crate::bind::{bind, files_below};
 use crate::compile::{APP, Care, METER, WORKER, compile};
 use crate::optimise::Optimiser;
 use crate::page::{self, Link, Names};
+use crate::script::stripped;
 use crate::{Failure, sizes};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -128,7 +129,7 @@ impl Bundle<'_> {
         let optimiser = sources.optimiser.as_ref();
         let app = self.add_folder("app", &bind(&sources.app, &APP, optimiser)?)?;
         let worker = bind(&sources.worker, &WORKER, optimiser)?;
-        fs::write(worker.join("worker.js"), &sources.worker_script)?;
+        fs::write(worker.join("worker.js"), stripped(&sources.worker_script))?;
         let worker = self.add_folder("worker", &worker)?;
         let mut files = Vec::new();
         for (path, bytes) in &sources.files {

@@ -9,6 +9,7 @@ mod compile;
 mod optimise;
 mod pack;
 mod page;
+mod script;
 mod sections;
 mod sizes;
 mod unused;

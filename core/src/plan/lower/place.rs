@@ -146,13 +146,8 @@ fn place_parameters(
         let state = divided.state.iter_mut().take(inputs.optimizer.state_tensors());
         state.for_each(|state| *state = Some(arena.take(part)));
     }
-    match windows::share(program).filter(|_| shares) {
-        Some(places) if places.bytes() < own.end => {
-            places.take(program, |bytes| arena.take(bytes));
-        }
-        // Of few parameters, or a large one, the parts and what is under way are no less.
-        _ if shares => windows::begin_at(program, arena.take(own.end).offset),
-        _ => {}
+    if shares {
+        windows::share(program, own.end, &mut |bytes| arena.take(bytes));
     }
 }
 
@@ -172,26 +167,28 @@ struct Gradient {
     tied: bool,
     /// Which of the stage's parameters.
     index: usize,
-    /// The kernel that completes it.
-    ready: u32,
+    /// The kernels that first add to it, and that complete it.
+    kernels: [u32; 2],
 }
 
 /// Gradients in the order in which a backward pass without recomputation completes them, from the
 /// last node to the first; those of tied parameters apart, at the end. So a sum over ranks adds the
 /// same numbers in the same pieces in whatever sequence a stage computes.
 fn gradient_order(inputs: &Inputs, groups: &Groups, program: &StageProgram) -> Vec<Gradient> {
-    // The kernel that completes each gradient.
-    let mut ready: Vec<Option<usize>> = vec![None; program.params.len()];
+    // The kernels that first add to each gradient, and that complete it.
+    let mut ready: Vec<Option<[u32; 2]>> = vec![None; program.params.len()];
     for (at, kernel) in program.kernels.iter().enumerate() {
         if kernel.kind == ComputationKind::WeightGradient {
-            kernel.params.clone().for_each(|param| ready[param as usize] = Some(at));
+            for param in kernel.params.clone() {
+                ready[param as usize].get_or_insert([at as u32; 2])[1] = at as u32;
+            }
         }
     }
     // Tied ones last; then the last nodes first, those without a kernel before all.
     let mut order: Vec<[u64; 3]> = vec![];
     for (index, place) in program.params.iter().enumerate() {
         if inputs.graph.param(place.param).trainable {
-            let node = ready[index].map(|at| program.kernels[at].node);
+            let node = ready[index].map(|[_, at]| program.kernels[at as usize].node);
             let node = node.map_or(0, |node| u64::from(u32::MAX - node.0) + 1);
             order.push([groups.is_tied(place.param).into(), node, index as u64]);
         }
@@ -199,7 +196,7 @@ fn gradient_order(inputs: &Inputs, groups: &Groups, program: &StageProgram) -> V
     order.sort_unstable();
     let gradient = |[tied, _, index]: [u64; 3]| {
         let index = index as usize;
-        Gradient { tied: tied > 0, index, ready: ready[index].unwrap_or(0) as u32 }
+        Gradient { tied: tied > 0, index, kernels: ready[index].unwrap_or([0; 2]) }
     };
     order.into_iter().map(gradient).collect()
 }
@@ -218,7 +215,7 @@ fn place_gradients(
     let all: Bytes = summed.map(|gradient| bytes(program.params[gradient.index].param)).sum();
     let most = windows::bucket(inputs.data_parallel, all);
     let mut open: Option<Bucket> = None;
-    for &Gradient { tied, index, ready } in order {
+    for &Gradient { tied, index, kernels: [first, ready] } in order {
         if tied && inputs.data_parallel.divides_gradients() {
             continue;
         }
@@ -230,9 +227,10 @@ fn place_gradients(
         let reduction = inputs.communication.bucket(program.stage, at);
         let weights = Region { offset: place.weight.offset, bytes: Bytes::ZERO };
         let divided = like.map(|like| Divided { weights, ..like });
-        let bucket = Bucket { region, ready, group, slot: 0, reduction, divided };
+        let bucket = Bucket { region, first, ready, group, slot: 0, reduction, divided };
         let bucket = open.get_or_insert(bucket);
         bucket.region.bytes = arena.end - bucket.region.offset;
+        bucket.first = bucket.first.min(first);
         bucket.ready = bucket.ready.max(ready);
         if let Some(divided) = &mut bucket.divided {
             divided.weights.bytes = bucket.region.bytes;

@@ -338,20 +338,27 @@ mod tests {
     #[test]
     fn neighbours_talk_in_a_pipeline_and_twins_at_its_end() {
         let costs = all(4);
+        let of = |form: Form| costs.iter().find(|cost| cost.form == form).unwrap();
+        let (pipeline, tensor) = (of(Form::Pipeline), of(Form::TensorParallel));
         let pairs = |cost: &FormCost| -> Vec<(u32, u32)> {
             moments(cost).into_iter().flat_map(|at| travel(cost, at).pairs).collect()
         };
-        assert!(pairs(&costs[5]).iter().all(|(a, b)| a.abs_diff(*b) == 1));
-        assert!(pairs(&costs[5]).contains(&(0, 1)) && pairs(&costs[5]).contains(&(3, 2)));
-        assert!(pairs(&costs[6]).contains(&(0, 2)), "twins sum their gradients");
-        let ring = pairs(&costs[1]);
+        assert!(pairs(pipeline).iter().all(|(a, b)| a.abs_diff(*b) == 1));
+        assert!(pairs(pipeline).contains(&(0, 1)) && pairs(pipeline).contains(&(3, 2)));
+        assert!(pairs(of(Form::Hybrid)).contains(&(0, 2)), "twins sum their gradients");
+        let ring = pairs(of(Form::DistributedDataParallel));
         assert!(ring.contains(&(3, 0)) && !ring.contains(&(0, 3)), "a ring has a direction");
         let names = |cost: &FormCost| -> Vec<&str> {
             let all = moments(cost).into_iter().map(|at| travel(cost, at).name);
             all.filter(|name| !name.is_empty()).collect()
         };
-        assert_eq!(names(&costs[3]), ["all-reduce activations", "all-reduce gradients"]);
-        assert_eq!(names(&costs[3]).len() as u64, costs[3].communications);
+        for form in [Form::Zero1, Form::Zero2] {
+            let names = names(of(form));
+            assert!(names.starts_with(&["reduce-scatter gradients"]), "{names:?}");
+            assert_eq!(names.last(), Some(&"all-gather weights"));
+        }
+        assert_eq!(names(tensor), ["all-reduce activations", "all-reduce gradients"]);
+        assert_eq!(names(tensor).len() as u64, tensor.communications);
     }
 
     #[test]
