@@ -108,7 +108,7 @@ fn other_figures_as_json() {
     let dir = scratch("answers-others");
     write(&dir, "plan.json", small_plan().to_json());
     let forms = object(&runner_in(&dir, &["forms", "--model", "mlp4", "--json"]));
-    assert_eq!(forms["forms"].as_array().unwrap().len(), 8);
+    assert_eq!(forms["forms"].as_array().unwrap().len(), 9);
     is_documented(&forms["forms"][0]);
     let clusters = object(&runner_in(&dir, &["cluster", "--json"]));
     let names = clusters["clusters"].as_array().unwrap();
