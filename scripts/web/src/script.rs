@@ -8,9 +8,8 @@ pub fn stripped(script: &str) -> String {
     }
     let (mut out, mut in_comment) = (String::with_capacity(script.len()), false);
     for line in script.lines().map(str::trim) {
-        if in_comment {
-            in_comment = !line.ends_with("*/");
-        } else if line.starts_with("/*") && (line.ends_with("*/") || !line.contains("*/")) {
+        let opens = line.starts_with("/*") && (line.ends_with("*/") || !line.contains("*/"));
+        if in_comment || opens {
             in_comment = !line.ends_with("*/");
         } else if !line.is_empty() && !line.starts_with("//") {
             out.push_str(line);
