@@ -116,6 +116,23 @@ fn skipped_steps_leave_no_gradients() {
     std::fs::remove_dir_all(dir).ok();
 }
 
+/// Where a layer is most of the parameters nothing is saved, and that is said.
+#[test]
+fn whole_gradients_are_said() {
+    let dir = scratch("zero2-whole");
+    let says = |model: &str, stages: &str| {
+        let args = ["plan", "--model", model, "--cluster", "laptop", "--mini-batch", "8"];
+        let more = ["--stages", stages, "--schedule", "1f1b", "--micro-batches", "2"];
+        let rest = ["--replicas", "2", "--optimizer", "adamw", "--zero", "2", "-o", "plan.json"];
+        runner_in(&dir, &[&args[..], &more, &rest].concat()).done();
+        runner_in(&dir, &["show", "plan.json"]).done().stdout.clone()
+    };
+    let whole = says("digits-cnn", "1");
+    assert!(whole.contains("zero 2: gradients stay whole, ") && whole.contains("; a rank keeps "));
+    assert!(says("fc32:64", "1").contains("zero 2: a rank keeps "));
+    std::fs::remove_dir_all(dir).ok();
+}
+
 /// Processes train what threads train, and what they save every other division goes on from.
 #[test]
 fn processes_and_checkpoints() {

@@ -54,6 +54,9 @@ fn gradients(prediction: &Prediction, whole: Bytes, kept: Bytes) -> String {
                 "zero 2: a rank keeps {gradients} of {all} of gradients, buckets under way included{state}"
             )
         }
-        _ => "zero 2: nothing is divided: no two ranks hold the same parameters".into(),
+        _ if whole > Bytes::ZERO => format!(
+            "zero 2: gradients stay whole, parts and buckets under way would be no less; a rank keeps {kept} of {whole} of the optimizer's state"
+        ),
+        _ => "zero 2: no gradients are divided: no two ranks hold the same parameters, or parts and buckets under way would be no less".into(),
     }
 }
