@@ -347,6 +347,9 @@ pub struct PlanArgs {
     /// --split, or all of stages, schedule and micro-batches: as many as make the --ranks, or 1.
     #[arg(long, alias = "dp", value_parser = clap::value_parser!(u32).range(1..))]
     pub replicas: Option<u32>,
+    /// Replicas that divide the experts of a mixture and send each other rows of tokens, all-to-all (expert parallelism).
+    #[arg(long, alias = "ep", value_name = "DEGREE", default_value_t = 1, requires = "replicas", value_parser = clap::value_parser!(u32).range(1..))]
+    pub expert_parallel: u32,
     /// Ranks that divide the work of every lane: attention by heads, feed-forward parts by features (Megatron-LM's
     /// tensor parallelism). They are neighbours, so on one host where that has room. auto: as many of a host's as are
     /// fastest, with --sequence-parallel or without.

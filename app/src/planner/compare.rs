@@ -139,6 +139,7 @@ fn choices(a: &Inputs, b: &Inputs) -> Vec<Row> {
         row("cluster", n("Cluster"), &cluster),
         count("mini-batch", n("Mini-batch"), &|i| i.mini_batch),
         count("replicas-row", n("Replicas"), &|i| i.rest.data_parallel.replicas.into()),
+        count("experts-row", n("Expert group"), &|i| i.rest.data_parallel.expert_parallel.into()),
         count("tensor-row", n("Tensor group"), &|i| i.rest.tensor.into()),
         row("recompute", n("Recompute"), &recompute),
         row("gradients", n("Gradients as"), &|i| i.rest.communication.gradients.to_string()),

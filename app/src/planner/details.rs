@@ -145,7 +145,10 @@ pub fn tip(solved: &Solved, arrivals: &Arrivals, action: Action) -> Option<Strin
     };
     if let Some(exchanged) = solved.exchanged.get(action.stage.index()) {
         let time = clock.short(exchanged.of(action.kind));
-        more(tr!("{time} of it in the tensor group's sums", time));
+        more(match solved.inputs.rest.data_parallel.expert_parallel {
+            1 => tr!("{time} of it in the tensor group's sums", time),
+            _ => tr!("{time} of it in what its groups exchange", time),
+        });
     }
     if action.kind == ActionKind::Forward {
         let (lane, _) = causes::find(&solved.timeline, action)?;

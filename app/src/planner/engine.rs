@@ -23,7 +23,7 @@ pub struct Solved {
     pub schedule: Schedule,
     pub timeline: Timeline,
     pub stages: Vec<StageCost>,
-    /// What of them tensor groups exchange within passes; empty where there are no groups.
+    /// What of them tensor groups and expert groups exchange within passes; empty where there are no groups.
     pub exchanged: Vec<StageCost>,
     /// The lane of each stage; of those that run on several, the first micro-batch's.
     pub lane_of: Vec<usize>,
@@ -67,36 +67,52 @@ pub struct Ground {
     pub times: Option<Shared<Times>>,
 }
 
-/// A network, and the shard of it that a rank of a tensor group computes.
+/// A network, and what a rank computes of it where tensor groups or replicas divide it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Network {
     pub whole: Shared<Graph>,
     /// The whole, where nothing is divided.
     pub shard: Shared<Graph>,
-    tensor: u32,
-    sequence_parallel: bool,
-    /// Why tensor groups cannot divide it.
+    /// Degree, slices of the sequence, replicas that divide experts.
+    divided: (u32, bool, u32),
+    /// Why it cannot be divided.
     undivided: Option<String>,
 }
 
 impl Network {
-    /// That of groups of `tensor` ranks.
-    pub fn new(whole: Shared<Graph>, tensor: u32, sequence_parallel: bool) -> Self {
-        let (shard, undivided) = match tensor {
-            1 => (whole.clone(), None),
-            _ => match whole.divided(tensor, sequence_parallel) {
-                Ok(shard) => (Shared::new(shard), None),
-                Err(why) => (whole.clone(), Some(why.to_string())),
-            },
+    /// That of what is asked.
+    pub fn new(whole: Shared<Graph>, rest: &Rest) -> Self {
+        let divided = divided(rest);
+        let (shard, undivided) = match shard(&whole, divided) {
+            Ok(shard) => (shard.map_or_else(|| whole.clone(), Shared::new), None),
+            Err(why) => (whole.clone(), Some(why.to_string())),
         };
-        Self { whole, shard, tensor, sequence_parallel, undivided }
+        Self { whole, shard, divided, undivided }
+    }
+}
+
+fn divided(rest: &Rest) -> (u32, bool, u32) {
+    (rest.tensor, rest.sequence_parallel, rest.data_parallel.expert_parallel)
+}
+
+/// What a rank computes; none: all.
+fn shard(
+    whole: &Graph,
+    (tensor, slices, experts): (u32, bool, u32),
+) -> Result<Option<Graph>, PlanError> {
+    let shard = match tensor {
+        1 => None,
+        _ => Some(whole.divided(tensor, slices)?),
+    };
+    match experts {
+        1 => Ok(shard),
+        _ => Ok(Some(shard.unwrap_or_else(|| whole.clone()).expert_parallel(experts)?)),
     }
 }
 
 impl Ground {
     pub fn of(inputs: &Inputs) -> Self {
-        let Rest { tensor, sequence_parallel, .. } = inputs.rest;
-        let network = Network::new(inputs.model.graph(), tensor, sequence_parallel);
+        let network = Network::new(inputs.model.graph(), &inputs.rest);
         let (graph, cluster) = (network.shard.clone(), inputs.cluster());
         let precision = inputs.rest.training.precision;
         let costs = Shared::new(Costs::new(&graph, &cluster, samples(inputs), precision));
@@ -106,8 +122,7 @@ impl Ground {
     /// Whether inputs have this graph, this cluster and these times.
     pub fn is_of(&self, inputs: &Inputs) -> bool {
         inputs.model.graph_is(&self.network.whole)
-            && inputs.rest.tensor == self.network.tensor
-            && inputs.rest.sequence_parallel == self.network.sequence_parallel
+            && divided(&inputs.rest) == self.network.divided
             && inputs.cluster.cluster_is(&self.cluster)
             && inputs.rest.training.precision == self.precision
             && inputs.typed() == self.times.as_ref()
@@ -261,6 +276,7 @@ fn check(inputs: &Inputs, graph: &Graph) -> Result<(), PlanError> {
     if inputs.rest.tensor > 1 && inputs.rest.communication.encodes() {
         return Err(PlanError::WithTensor("encoded gradients"));
     }
+    inputs.rest.data_parallel.check_experts(&inputs.rest.communication)?;
     let schedule = inputs.schedule;
     let what = plan::excluded(graph, schedule.updates(), &inputs.rest.training);
     if let Some(what) = what.filter(|_| inputs.own.is_none()) {

@@ -12,6 +12,7 @@
 //! | `precision` | number formats: f32, tf32, bf16, f16, fp8 |
 //! | `replicas` | copies of the pipeline |
 //! | `zero` | 1: replicas divide what the optimizer keeps; 2: gradients too |
+//! | `experts` | replicas that divide the experts of a mixture |
 //! | `tensor` | ranks that divide each lane's work |
 //! | `codec`, `hosts`, `edges` | how gradients travel, 1: between hosts only; how values across nodes |
 //! | `view` | a screen; `recompute` with `stage` and `keep`, the percentage of memory to keep |
@@ -131,6 +132,7 @@ pub fn write(inputs: &Inputs, near: Option<&Ground>, screen: Screen, asked: Aske
     put("precision", precision.into(), Precision::default().word().into());
     put("replicas", inputs.rest.data_parallel.replicas.to_string(), "1".into());
     put("zero", inputs.rest.data_parallel.zero.to_string(), "0".into());
+    put("experts", inputs.rest.data_parallel.expert_parallel.to_string(), "1".into());
     put("tensor", inputs.rest.tensor.to_string(), "1".into());
     put("sequence", u8::from(inputs.rest.sequence_parallel).to_string(), "0".into());
     let communication = &inputs.rest.communication;
@@ -179,6 +181,7 @@ pub fn read(fragment: &str, current: Option<&Inputs>) -> Link {
     let rest = &mut link.inputs.rest;
     rest.training.precision = Precision::default();
     (rest.data_parallel.replicas, rest.data_parallel.zero) = (1, 0);
+    rest.data_parallel.expert_parallel = 1;
     (rest.tensor, rest.sequence_parallel) = (1, false);
     rest.communication.gradients = Reduction::default();
     rest.communication.hierarchical = false;
@@ -294,6 +297,10 @@ fn choose(
             inputs.rest.data_parallel.replicas = number(value, 1, most)? as u32;
         }
         "zero" => inputs.rest.data_parallel.zero = number(value, 0, 2)? as u8,
+        "experts" => {
+            let most = REPLICAS_MAX.into();
+            inputs.rest.data_parallel.expert_parallel = number(value, 1, most)? as u32;
+        }
         "tensor" => inputs.rest.tensor = number(value, 1, TENSOR_MAX.into())? as u32,
         "sequence" => inputs.rest.sequence_parallel = number(value, 0, 1)? == 1,
         "precision" => {
@@ -440,6 +447,8 @@ mod tests {
             let divided = read(&format!("replicas=4&zero={zero}"), None).inputs;
             assert_eq!(plain(&divided), format!("v=1&replicas=4&zero={zero}"));
         }
+        let text = "v=1&replicas=4&experts=2";
+        assert_eq!(plain(&read(text, None).inputs), text);
         for bad in ["codec=fp7", "codec=bf16+operator", "edges=power-sgd:2", "replicas=0", "zero=3"]
         {
             assert_eq!(read(bad, None).problems.len(), 1, "{bad}");

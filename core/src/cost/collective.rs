@@ -22,7 +22,7 @@ mod price;
 pub use compressed::{compressed_all_gather, oyama, two_shot};
 pub use group::Group;
 pub use nested::{hierarchical, torus};
-pub use price::{Price, half, price};
+pub use price::{Price, all_to_all, half, price};
 
 use super::Link;
 

@@ -41,7 +41,7 @@ pub use workload::{Edge, Item, Keeps, NetworkError, Rules, Shard, Sync, Workload
 
 use crate::compress::Reduction;
 use crate::graph::autodiff::{Computation, ComputationKind, partial_loss};
-use crate::graph::{Graph, Op, ParallelLinear, Precision};
+use crate::graph::{ExpertParallel, Graph, Op, ParallelLinear, Precision};
 use crate::ids::{LaneId, NodeId};
 use crate::units::{Bytes, Nanos};
 use roofline::roofline;
@@ -72,6 +72,8 @@ pub struct NodeCost {
     pub tensor_gradient_sum: Nanos,
     /// What ranks with a slice of the sequence each take to have all of the node's output, or to sum and scatter it.
     pub tensor_gather: Nanos,
+    /// What replicas of an expert group take to send each other the rows that the node gives.
+    pub expert_exchange: Nanos,
 }
 
 impl NodeCost {
@@ -106,6 +108,7 @@ impl NodeCost {
             ComputationKind::WeightGradient => self.weight_gradient,
             ComputationKind::SumGradients => self.sum_gradients,
             ComputationKind::AllGather | ComputationKind::ReduceScatter => self.tensor_gather,
+            ComputationKind::RowsToExperts | ComputationKind::RowsToTokens => self.expert_exchange,
             // A copy of a part.
             ComputationKind::Scatter => Nanos::ZERO,
         }
@@ -138,7 +141,29 @@ impl Costs {
         if let Some(tensor) = graph.tensor_parallel() {
             costs.add_tensor_sums(graph, cluster, tensor.degree, precision);
         }
+        if let Some(experts) = graph.expert_groups() {
+            costs.add_expert_exchanges(graph, cluster, experts, precision);
+        }
         costs
+    }
+
+    /// Rows that replicas send each other: those of the first expert group.
+    fn add_expert_exchanges(
+        &mut self,
+        graph: &Graph,
+        cluster: &Cluster,
+        experts: &ExpertParallel,
+        precision: Precision,
+    ) {
+        let apart = graph.tensor_parallel().map_or(1, |tensor| tensor.degree);
+        let ranks: Vec<LaneId> = (0..experts.degree).map(|place| LaneId(place * apart)).collect();
+        let group = collective::Group::new(cluster, &ranks, cluster.ranks_per_node);
+        for node in experts.exchanges() {
+            let rows = graph.node(node).output.bytes() * self.samples;
+            let rows = Bytes(rows.0 / if precision.is_half() { 2 } else { 1 });
+            let seconds = collective::all_to_all(cluster, &group, rows.0 as f64).seconds;
+            self.nodes[node.index()].expert_exchange = Nanos::from_secs(seconds);
+        }
     }
 
     /// Sums over tensor groups of what is stored in two bytes travel so, as what is gathered does. Within a node where groups
@@ -206,7 +231,7 @@ impl Costs {
     /// What of it the tensor group exchanges.
     pub fn exchange(&self, computation: &Computation) -> Nanos {
         match computation.kind {
-            ComputationKind::AllGather | ComputationKind::ReduceScatter => self.time(computation),
+            kind if kind.is_exchange() => self.time(computation),
             kind => self.time(computation).saturating_sub(self.node(computation.node).of(kind)),
         }
     }

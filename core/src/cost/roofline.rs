@@ -113,6 +113,7 @@ fn node_cost(
         tensor_sum: Nanos::ZERO,
         tensor_gradient_sum: Nanos::ZERO,
         tensor_gather: Nanos::ZERO,
+        expert_exchange: Nanos::ZERO,
     }
 }
 

@@ -135,12 +135,32 @@ pub enum ComputationKind {
     ReduceScatter,
     /// The rank's slice of what all have.
     Scatter,
+    /// Rows of a replica's tokens for all experts become rows of its experts from all replicas of an expert group; of
+    /// gradients likewise. All-to-all.
+    RowsToExperts,
+    /// The way back.
+    RowsToTokens,
 }
 
 impl ComputationKind {
-    /// Whether ranks of a tensor group only give each other what they have.
+    /// Whether ranks of a group only give each other what they have.
     pub fn is_exchange(self) -> bool {
         matches!(self, Self::AllGather | Self::ReduceScatter | Self::Scatter)
+            || self.is_all_to_all()
+    }
+
+    /// Whether replicas of an expert group do.
+    pub fn is_all_to_all(self) -> bool {
+        matches!(self, Self::RowsToExperts | Self::RowsToTokens)
+    }
+
+    /// How a gradient goes back that a value came by.
+    fn back(self) -> Self {
+        match self {
+            Self::RowsToExperts => Self::RowsToTokens,
+            Self::RowsToTokens => Self::RowsToExperts,
+            _ => Self::AllGather,
+        }
     }
 }
 
@@ -342,8 +362,8 @@ impl<'a> Context<'a> {
             self.out.loads.push(output);
             return;
         }
-        let scatters = self.graph.is_sliced(id) && !self.graph.computes_slice(id);
-        let result = if scatters { self.partial(id) } else { output };
+        let exchange = self.exchange_behind(id);
+        let result = if exchange.is_some() { self.partial(id) } else { output };
         let mut writes = vec![result];
         if let Some(extent) = saved_extent(self.graph, id) {
             let value = self.value(id, Role::Saved, extent);
@@ -355,14 +375,14 @@ impl<'a> Context<'a> {
         let wanted = 0;
         let again = false;
         let of_group = self.graph.parallel_linear(id);
-        let reduces =
-            !scatters && matches!(of_group, Some(ParallelLinear::Row | ParallelLinear::Vocabulary));
+        let reduces = exchange.is_none()
+            && matches!(of_group, Some(ParallelLinear::Row | ParallelLinear::Vocabulary));
         let forward =
             Computation { node: id, kind, reads, writes, wanted, workspace, reduces, again };
         self.out.computations.push(forward);
-        if scatters {
-            let sum = self.exchange(id, ComputationKind::ReduceScatter, [result, output]);
-            self.out.computations.push(sum);
+        if let Some(kind) = exchange {
+            let exchange = self.exchange(id, kind, [result, output]);
+            self.out.computations.push(exchange);
         }
     }
 }

@@ -21,6 +21,7 @@ pub mod autodiff;
 mod build;
 mod divide;
 mod elements;
+mod expert_parallel;
 mod op;
 mod precision;
 pub mod presets;
@@ -30,6 +31,7 @@ mod tensor_parallel;
 
 pub use build::{Conv, GraphBuilder};
 pub use divide::{Crossing, Division, Section};
+pub use expert_parallel::{ExpertParallel, ExpertParallelError};
 pub(crate) use op::OPAQUE_FLOPS_MAX;
 pub use op::{
     Function, Init, Interpolation, Kept, Op, Pair, ParamSpec, RopeScaling, Window, rope_frequency,
@@ -108,6 +110,8 @@ pub struct Graph {
     layers: Vec<Layer>,
     /// Of a shard: how a tensor group divides the network. In no file; a plan has the degree.
     tensor_parallel: Option<Box<TensorParallel>>,
+    /// How replicas divide its experts, likewise.
+    expert_parallel: Option<Box<ExpertParallel>>,
 }
 
 /// The unchecked contents of a [`Graph`], as they stand in a file.
@@ -171,26 +175,28 @@ impl Graph {
     /// # Errors
     /// The first thing that does not fit.
     pub fn new(parts: GraphParts) -> Result<Self, GraphError> {
-        Self::checked(parts, None)
+        Self::checked(parts, None, None)
     }
 
     /// What a rank of a tensor group computes: its loss may have a part of the logits.
     fn of_shard(parts: GraphParts, of_group: TensorParallel) -> Result<Self, GraphError> {
-        Self::checked(parts, Some(Box::new(of_group)))
+        Self::checked(parts, Some(Box::new(of_group)), None)
     }
 
     fn checked(
         parts: GraphParts,
         tensor_parallel: Option<Box<TensorParallel>>,
+        expert_parallel: Option<Box<ExpertParallel>>,
     ) -> Result<Self, GraphError> {
         let GraphParts { name, nodes, params, layers } = parts;
         if nodes.is_empty() {
             return Err(GraphError::Empty);
         }
         let mut owned = 0;
+        let axes = Axes { tensor: tensor_parallel.as_deref(), experts: expert_parallel.as_deref() };
         for (i, node) in nodes.iter().enumerate() {
-            check_node(i, node, (&nodes, &params, tensor_parallel.as_deref()), &mut owned)?;
-            if tensor_parallel.is_none() {
+            check_node(i, node, (&nodes, &params, axes), &mut owned)?;
+            if tensor_parallel.is_none() && expert_parallel.is_none() {
                 check_classes(node, &nodes)?;
                 check_experts(node, &nodes)?;
             }
@@ -205,7 +211,7 @@ impl Graph {
         unique(nodes.iter().map(|n| &n.name))?;
         unique(params.iter().map(|p| &p.name))?;
         check_layers(&layers, nodes.len() as u32)?;
-        Ok(Self { name, nodes, params, layers, tensor_parallel })
+        Ok(Self { name, nodes, params, layers, tensor_parallel, expert_parallel })
     }
 
     /// Name of the model.
@@ -303,10 +309,25 @@ impl From<Graph> for GraphParts {
     }
 }
 
+/// What divides a network.
+#[derive(Clone, Copy)]
+struct Axes<'a> {
+    tensor: Option<&'a TensorParallel>,
+    experts: Option<&'a ExpertParallel>,
+}
+
+impl Axes<'_> {
+    /// What a node gives, where that is not its output.
+    fn result(&self, node: usize) -> Option<&TensorSpec> {
+        let rows = self.experts.and_then(|experts| experts.result(node));
+        rows.or_else(|| self.tensor.and_then(|tensor| tensor.result(node)))
+    }
+}
+
 fn check_node(
     index: usize,
     node: &Node,
-    (nodes, params, tensor): (&[Node], &[Param], Option<&TensorParallel>),
+    (nodes, params, axes): (&[Node], &[Param], Axes),
     owned: &mut usize,
 ) -> Result<(), GraphError> {
     let refuse =
@@ -315,7 +336,7 @@ fn check_node(
         return Err(GraphError::Order { node: node.name.clone(), input });
     }
     let operand = |input: &NodeId| {
-        let other = tensor.and_then(|tensor| tensor.operand(index, input.index()));
+        let other = axes.tensor.and_then(|tensor| tensor.operand(index, input.index()));
         other.unwrap_or(&nodes[input.index()].output)
     };
     let inputs: Vec<&TensorSpec> = node.inputs.iter().map(operand).collect();
@@ -330,7 +351,7 @@ fn check_node(
             return Err(refuse(format!("parameter {weight} is no table before it that fits")));
         }
     }
-    if &output != tensor.and_then(|tensor| tensor.result(index)).unwrap_or(&node.output) {
+    if &output != axes.result(index).unwrap_or(&node.output) {
         return Err(refuse(format!("gives {output}, the file says {}", node.output)));
     }
     let specs = node.op.params(&inputs);

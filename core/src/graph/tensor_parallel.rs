@@ -101,8 +101,20 @@ pub enum TensorParallelError {
 }
 
 impl ParamShards {
-    /// The places in the whole parameter, row-major, whose values one after the other are a rank's shard.
-    pub fn pieces(&self, tensor_rank: u32) -> impl Iterator<Item = Range<usize>> + '_ {
+    /// Of weights of experts: some on each of so many ranks.
+    pub(in crate::graph) fn of_experts(shape: Vec<u64>, degree: u32) -> Self {
+        let sections = vec![shape[0]];
+        Self { shape, axis: 0, sections, degree }
+    }
+
+    /// In how many parts it is divided.
+    pub fn degree(&self) -> u32 {
+        self.degree
+    }
+
+    /// The places in the whole parameter, row-major, whose values one after the other are shard `index`: of a tensor group
+    /// that of the rank in this place, of experts [`crate::plan::Mesh::expert_shard`].
+    pub fn pieces(&self, index: u32) -> impl Iterator<Item = Range<usize>> + '_ {
         let product = |sizes: &[u64]| sizes.iter().product::<u64>();
         let (outer, inner) =
             (product(&self.shape[..self.axis]), product(&self.shape[self.axis + 1..]));
@@ -111,7 +123,7 @@ impl ParamShards {
             let mut start = row * all;
             self.sections.iter().map(move |size| {
                 let part = size.div_ceil(u64::from(self.degree));
-                let before = (part * u64::from(tensor_rank)).min(*size);
+                let before = (part * u64::from(index)).min(*size);
                 let first = (start + before) * inner;
                 start += size;
                 first as usize..(first + part.min(size - before) * inner) as usize
@@ -185,7 +197,8 @@ impl Graph {
 
     /// How a parameter is divided.
     pub fn shards(&self, param: ParamId) -> Option<&ParamShards> {
-        self.tensor_parallel().and_then(|tensor| tensor.shards[param.index()].as_ref())
+        let of_tensor = || self.tensor_parallel()?.shards[param.index()].as_ref();
+        self.expert_shards(param).or_else(of_tensor)
     }
 
     /// Ranks that a node is divided among.

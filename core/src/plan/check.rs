@@ -1,10 +1,11 @@
 //! Reading a plan and saying in one sentence why it cannot run.
 
 use super::{
-    BatchNorm, DataParallel, Optimizer, Plan, RecomputeError, STEPS_MAX, Training, VERSION,
+    BatchNorm, Communication, DataParallel, Optimizer, Plan, RecomputeError, STEPS_MAX, Training,
+    VERSION,
 };
 use crate::cost::{ClusterError, ProfileError};
-use crate::graph::{Graph, GraphError, Op, TensorParallelError};
+use crate::graph::{ExpertParallelError, Graph, GraphError, Op, TensorParallelError};
 use crate::schedule::{self, CheckError, GenerateError, ParseError, Schedule, Updates};
 use serde::Deserialize;
 use thiserror::Error;
@@ -123,6 +124,12 @@ pub enum PlanError {
     /// Something that tensor groups do not do.
     #[error("tensor parallelism does not go together with {0}")]
     WithTensor(&'static str),
+    /// A network whose experts replicas cannot divide.
+    #[error("data_parallel.expert_parallel: {0}")]
+    Experts(#[from] ExpertParallelError),
+    /// Something that replicas which divide experts do not do.
+    #[error("expert parallelism does not go together with {0}")]
+    WithExperts(&'static str),
     /// Something that replicas cannot do while they divide what the optimizer keeps.
     #[error(
         "replicas that divide the optimizer's state (zero 1) do not go together with {0}; use zero 0"
@@ -250,6 +257,15 @@ impl Plan {
     /// # Errors
     /// For a network that does not build, or cannot be divided.
     fn shard(&self) -> Result<Graph, PlanError> {
+        let graph = self.tensor_shard()?;
+        self.data_parallel.check_experts(&self.communication)?;
+        match self.data_parallel.expert_parallel {
+            1 => Ok(graph),
+            experts => Ok(graph.expert_parallel(experts)?),
+        }
+    }
+
+    fn tensor_shard(&self) -> Result<Graph, PlanError> {
         let graph = self.model.graph()?;
         if self.tensor == 1 && self.sequence_parallel {
             let (field, must) = ("sequence_parallel", "false without tensor groups");
@@ -274,6 +290,17 @@ impl Plan {
     /// [`PlanError::WithTensor`].
     pub fn check_undivided(&self, what: &'static str) -> Result<(), PlanError> {
         if self.tensor == 1 { Ok(()) } else { Err(PlanError::WithTensor(what)) }
+    }
+
+    /// Refuses replicas that divide experts where `what` knows nothing of them.
+    ///
+    /// # Errors
+    /// [`PlanError::WithExperts`].
+    pub fn check_all_experts(&self, what: &'static str) -> Result<(), PlanError> {
+        match self.data_parallel.expert_parallel {
+            1 => Ok(()),
+            _ => Err(PlanError::WithExperts(what)),
+        }
     }
 
     /// Refuses replicas that divide the optimizer's state where `what` knows nothing of them.
@@ -313,6 +340,7 @@ impl Plan {
             let lars = "`lars`, whose rates follow from whole parameters";
             self.check_whole(lars)?;
             self.check_undivided(lars)?;
+            self.check_all_experts(lars)?;
         }
         if self.data_parallel.through_first() && !self.communication.gradients.is_plain() {
             return Err(PlanError::Value {
@@ -402,6 +430,30 @@ impl Plan {
             }
         }
         Ok(())
+    }
+}
+
+impl DataParallel {
+    /// Refuses what replicas cannot do while they divide experts.
+    ///
+    /// # Errors
+    /// The first thing that does not fit.
+    pub fn check_experts(&self, communication: &Communication) -> Result<(), PlanError> {
+        let DataParallel { replicas, expert_parallel, .. } = *self;
+        if expert_parallel == 0 || !replicas.is_multiple_of(expert_parallel) {
+            let field = "data_parallel.expert_parallel";
+            let (value, must) = (expert_parallel.to_string(), "a divisor of `replicas`");
+            return Err(PlanError::Value { field, value, must });
+        }
+        let excluded = [
+            (self.through_first(), "data-parallel mode `dp`; use `ddp`"),
+            (communication.encodes(), "encoded gradients"),
+            (self.divides_gradients(), "replicas that divide gradients; use zero 1"),
+        ];
+        match excluded.into_iter().find(|(asked, _)| *asked && expert_parallel > 1) {
+            Some((_, what)) => Err(PlanError::WithExperts(what)),
+            None => Ok(()),
+        }
     }
 }
 

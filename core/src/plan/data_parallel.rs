@@ -23,10 +23,22 @@ pub struct DataParallel {
     /// optimizer keeps and the work of updates, 2 gradients too.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub zero: u8,
+    /// Replicas in a row that divide the experts of mixtures among themselves and send each other rows of tokens
+    /// (expert parallelism, GShard); 1: each has all experts. Divides `replicas`.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub expert_parallel: u32,
 }
 
 fn is_zero(zero: &u8) -> bool {
     *zero == 0
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn is_one(ranks: &u32) -> bool {
+    *ranks == 1
 }
 
 /// How replicas keep the same parameters.
@@ -52,7 +64,8 @@ fn bucket() -> Bytes {
 impl Default for DataParallel {
     /// One replica; buckets of 25 MiB, as PyTorch has them.
     fn default() -> Self {
-        Self { replicas: 1, mode: DataParallelMode::Ddp, bucket: Bytes(25 << 20), zero: 0 }
+        let (mode, bucket) = (DataParallelMode::Ddp, Bytes(25 << 20));
+        Self { replicas: 1, mode, bucket, zero: 0, expert_parallel: 1 }
     }
 }
 
@@ -70,6 +83,11 @@ impl DataParallel {
     /// So many that divide gradients, too.
     pub fn zero2(replicas: u32) -> Self {
         Self { zero: 2, ..Self::ddp(replicas) }
+    }
+
+    /// So many, each expert group of which divides the experts.
+    pub fn with_experts(self, expert_parallel: u32) -> Self {
+        Self { expert_parallel, ..self }
     }
 
     /// What parameters take in memory, for searches that do not lower a plan.

@@ -12,7 +12,7 @@ const LINE: usize = 16;
 pub struct Divided {
     /// Ranks of the group.
     pub ranks: u32,
-    /// Which of them the lane's rank of the first replica is; those of the other replicas follow.
+    /// Which of them the lane's rank of the first replica is; those of the others, [`Bucket::apart`], follow.
     pub first: u32,
     /// The parameters, which lie as their gradients do in the bucket.
     pub weights: Region,
@@ -58,12 +58,18 @@ impl Bucket {
             return 0..self.region.bytes.0;
         };
         let values = self.region.bytes.0 as usize / 4;
-        let part = part(values, ranks as usize, (first + replica) as usize);
+        let part = part(values, ranks as usize, (first + replica / self.apart) as usize);
         4 * part.start as u64..4 * part.end as u64
     }
 }
 
 impl Bucket {
+    /// The group that sums it on a rank with this place in its tensor group and of this replica: programs name the first
+    /// of all.
+    pub fn group_of(&self, tensor_rank: u32, replica: u32) -> u32 {
+        self.group + tensor_rank * self.apart + replica % self.apart
+    }
+
     /// What the rank keeps of its gradients, where ranks divide them.
     pub fn divided_gradient(&self) -> Option<Region> {
         self.divided?.gradient

@@ -1,6 +1,6 @@
-//! Mesh of ranks: which lane, replica and part of a tensor group each of them is.
+//! Mesh of ranks: which lane, replica, and part of a tensor group and an expert group each of them is.
 
-use super::{Inputs, Plan};
+use super::{DataParallel, Inputs, Plan};
 use crate::ids::LaneId;
 
 /// Rank `(lane x replicas + replica) x tensor + tensor rank` executes its part of `lane` for `replica`. As in
@@ -12,6 +12,8 @@ pub struct Mesh {
     pub replicas: u32,
     /// Ranks of a tensor group.
     pub tensor: u32,
+    /// Replicas of an expert group: those in a row.
+    pub experts: u32,
 }
 
 impl Mesh {
@@ -44,12 +46,27 @@ impl Mesh {
     pub fn tensor_rank(&self, rank: u32) -> u32 {
         rank % self.tensor
     }
+
+    /// A rank's place in its expert group.
+    pub fn expert_rank(&self, rank: u32) -> u32 {
+        self.replica(rank) % self.experts
+    }
+
+    /// Which shard of the weights of experts a rank has: a tensor group divides them, and its expert group each part.
+    pub fn expert_shard(&self, rank: u32) -> u32 {
+        self.tensor_rank(rank) * self.experts + self.expert_rank(rank)
+    }
+
+    /// The rank of an expert group, that of `rank`, in place `expert_rank`.
+    pub fn expert_peer(&self, rank: u32, expert_rank: u32) -> u32 {
+        rank - self.expert_rank(rank) * self.tensor + expert_rank * self.tensor
+    }
 }
 
 impl Plan {
     /// Who of its ranks executes what.
     pub fn mesh(&self) -> Mesh {
-        Mesh { replicas: self.data_parallel.replicas, tensor: self.tensor }
+        self.data_parallel.mesh(self.tensor)
     }
 }
 
@@ -57,7 +74,14 @@ impl Inputs<'_> {
     /// Who executes what; the graph is a shard where tensor groups divide it.
     pub fn mesh(&self) -> Mesh {
         let tensor = self.graph.tensor_parallel().map_or(1, |tensor| tensor.degree);
-        Mesh { replicas: self.data_parallel.replicas, tensor }
+        self.data_parallel.mesh(tensor)
+    }
+}
+
+impl DataParallel {
+    /// Replicas of tensor groups.
+    pub(crate) fn mesh(&self, tensor: u32) -> Mesh {
+        Mesh { replicas: self.replicas, tensor, experts: self.expert_parallel }
     }
 }
 
@@ -67,12 +91,27 @@ mod tests {
 
     #[test]
     fn a_tensor_group_is_innermost_and_every_rank_has_one_place() {
-        let mesh = Mesh { replicas: 3, tensor: 2 };
+        let mesh = Mesh { replicas: 3, tensor: 2, experts: 1 };
         assert_eq!(mesh.rank(LaneId(1), 2 * mesh.tensor + 1), 11);
         let places: Vec<_> = (0..12)
             .map(|rank| (mesh.lane(rank).0, mesh.replica(rank), mesh.tensor_rank(rank)))
             .collect();
         assert_eq!(places[..4], [(0, 0, 0), (0, 0, 1), (0, 1, 0), (0, 1, 1)]);
         assert_eq!(places[11], (1, 2, 1));
+    }
+
+    #[test]
+    fn an_expert_group_is_replicas_in_a_row_and_has_every_shard_once() {
+        let mesh = Mesh { replicas: 4, tensor: 2, experts: 2 };
+        for rank in 0..16 {
+            let first = mesh.expert_peer(rank, 0);
+            let peers: Vec<_> = (0..2).map(|place| mesh.expert_peer(rank, place)).collect();
+            assert_eq!(peers, [first, first + 2]);
+            assert!(peers.contains(&rank) && mesh.lane(first) == mesh.lane(rank));
+            assert_eq!(mesh.tensor_rank(first), mesh.tensor_rank(rank));
+        }
+        let shards: Vec<_> = (8..12).map(|rank| mesh.expert_shard(rank)).collect();
+        assert_eq!(shards, [0, 2, 1, 3]);
+        assert_eq!(mesh.expert_shard(14), 1, "the second group has them again");
     }
 }

@@ -78,8 +78,10 @@ pub struct Bucket {
     pub first: u32,
     /// They are complete once the kernel of this index has run for the last micro-batch.
     pub ready: u32,
-    /// The group of ranks that sum them.
+    /// The group of ranks that sum them, see [`Self::group_of`].
     pub group: u32,
+    /// Every so many-th replica sums them: 1, but for gradients of experts that so many replicas divide.
+    pub apart: u32,
     /// The slot of the call.
     pub slot: u32,
     /// How they are summed.

@@ -18,7 +18,7 @@ use crate::units::Bytes;
 pub struct Outline {
     /// Times of its stages for one micro-batch.
     pub stages: Vec<StageCost>,
-    /// What of them tensor groups exchange within passes; empty where there are no groups.
+    /// What of them tensor groups and expert groups exchange within passes; empty where there are no groups.
     pub exchanged: Vec<StageCost>,
     /// One per lane, without instructions: where everything lies.
     pub programs: Vec<Program>,
@@ -46,9 +46,10 @@ impl Outline {
         let split = inputs.schedule.splits_backward().then(|| costs.clone().with_backward(true));
         let costs = split.as_ref().unwrap_or(costs);
         let stages: Vec<StageCost> = graphs.iter().map(|g| StageCost::new(g, costs)).collect();
-        let exchanged = match inputs.graph.tensor_parallel() {
-            None => vec![],
-            Some(_) => graphs.iter().map(|graph| StageCost::exchanged(graph, costs)).collect(),
+        let exchanges = inputs.mesh().tensor > 1 || inputs.mesh().experts > 1;
+        let exchanged = match exchanges {
+            false => vec![],
+            true => graphs.iter().map(|graph| StageCost::exchanged(graph, costs)).collect(),
         };
         let groups = groups(inputs);
         let copies = Copies {

@@ -82,6 +82,8 @@ fn name(
         ComputationKind::AllGather => ", gathered",
         ComputationKind::ReduceScatter => ", summed and scattered",
         ComputationKind::Scatter => ", own slice",
+        ComputationKind::RowsToExperts => ", rows to experts",
+        ComputationKind::RowsToTokens => ", rows to tokens",
     };
     (format!("{}{part}", node.name), node.op.name())
 }

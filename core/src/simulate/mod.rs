@@ -149,7 +149,7 @@ impl Copies<'_> {
     /// Who executes the programs: replicas, each of tensor groups.
     fn mesh(&self, programs: &[Program]) -> Mesh {
         let tensor = programs.first().map_or(1, |program| program.tensor.degree);
-        Mesh { replicas: self.data_parallel.replicas, tensor }
+        self.data_parallel.mesh(tensor)
     }
 }
 

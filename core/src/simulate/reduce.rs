@@ -109,7 +109,7 @@ impl<'a> Reductions<'a> {
                 sums += stage.buckets.iter().map(|bucket| sent(bucket, passes)).sum::<f64>();
             }
         }
-        sums += programs.iter().map(sent_within).sum::<f64>();
+        sums += programs.iter().map(|program| sent_within(program, self.mesh)).sum::<f64>();
         let (all, simulated) = (u64::from(self.mesh.copies()), u64::from(self.simulated.max(1)));
         let drawn: Bytes = messages.iter().map(|message| message.bytes).sum();
         let undrawn = drawn.0 / simulated * all.saturating_sub(simulated);
@@ -118,7 +118,8 @@ impl<'a> Reductions<'a> {
 
     /// The group of the lane's rank in its tensor group.
     fn group(&self, lane: LaneId, bucket: &Bucket) -> u32 {
-        bucket.group + lane.0 % self.simulated.max(1) % self.mesh.tensor
+        let copy = lane.0 % self.simulated.max(1);
+        bucket.group_of(copy % self.mesh.tensor, copy / self.mesh.tensor)
     }
 
     /// What the sum of a bucket takes.
@@ -273,19 +274,23 @@ fn passes_that_sum(program: &Program, stage: &StageProgram) -> usize {
     }
 }
 
-/// Bytes that a rank sends in a step while its tensor group sums within passes, gathers slices and scatters sums.
-fn sent_within(program: &Program) -> f64 {
-    let degree = f64::from(program.tensor.degree);
-    if program.tensor.degree == 1 {
+/// Bytes that a rank sends in a step within passes: its tensor group sums, gathers slices and scatters sums, and its
+/// expert group sends rows.
+fn sent_within(program: &Program, mesh: Mesh) -> f64 {
+    let others = |ranks: u32| 1.0 - 1.0 / f64::from(ranks);
+    if mesh.tensor == 1 && mesh.experts == 1 {
         return 0.0;
     }
     let of_pass = |instruction: &Instruction| {
         let Instruction::Run { action, reduces, .. } = instruction else { return 0.0 };
         let Some(stage) = program.stage(action.stage) else { return 0.0 };
-        let of_kernel = |kernel: &Kernel| stage.exchanged(kernel, *reduces);
-        stage.pass(action.kind).iter().map(of_kernel).sum()
+        let of_kernel = |kernel: &Kernel| match kernel.kind.is_all_to_all() {
+            true => others(mesh.experts) * kernel.reads[0].bytes.0 as f64,
+            false => others(mesh.tensor) * stage.exchanged(kernel, *reduces),
+        };
+        stage.pass(action.kind).iter().map(of_kernel).sum::<f64>()
     };
-    (degree - 1.0) / degree * program.train.iter().map(of_pass).sum::<f64>()
+    program.train.iter().map(of_pass).sum()
 }
 
 /// The share of a stage's backward pass after which a bucket is complete.

@@ -65,6 +65,7 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
         },
         bucket: Bytes(args.bucket_mib << 20),
         zero: args.training.zero,
+        expert_parallel: args.expert_parallel,
     };
     (draft.tensor, draft.sequence_parallel) = args.tensor.given_with(args.sequence_parallel);
     draft.communication = codec::asked(&args.communication, draft.tensor)?;

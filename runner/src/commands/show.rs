@@ -1,6 +1,7 @@
 //! `runner show`: what a plan is and why its step takes as long as it does, for people.
 
 mod advice;
+mod experts;
 mod figures;
 mod layers;
 mod tensor;
@@ -51,6 +52,7 @@ pub fn show(args: &ShowArgs) -> Result<(), Failure> {
     stages(&plan, &prediction);
     recomputation(&prediction).iter().for_each(|line| say!("{line}"));
     tensor::tensor(&plan, &prediction).iter().for_each(|line| say!("{line}"));
+    experts::experts(&plan, &prediction).iter().for_each(|line| say!("{line}"));
     zero::zero(&plan, &prediction).iter().for_each(|line| say!("{line}"));
     for line in communication(&plan, &prediction)? {
         say!("{line}");

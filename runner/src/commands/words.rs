@@ -25,7 +25,10 @@ pub(super) fn copies(plan: &Plan) -> String {
     let lanes = counted(plan.lanes(), "lane");
     let replicas = match plan.data_parallel.replicas {
         1 => String::new(),
-        replicas => format!(" x {replicas} replicas"),
+        replicas => match plan.data_parallel.expert_parallel {
+            1 => format!(" x {replicas} replicas"),
+            experts => format!(" x {replicas} replicas, {experts} of which divide experts,"),
+        },
     };
     let tensor = match plan.tensor {
         1 => String::new(),

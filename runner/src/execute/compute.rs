@@ -101,7 +101,10 @@ impl<'a, T: Transport> Rank<'a, T> {
                 self.make_room(stage, range.start, next)?;
             }
             let done = if kernel.kind.is_exchange() {
-                self.exchange(stage, kernel, pass)?;
+                match kernel.kind.is_all_to_all() {
+                    true => self.exchange_rows(stage, kernel, pass)?,
+                    false => self.exchange(stage, kernel, pass)?,
+                }
                 1
             } else if let Some(model) = &mut self.model {
                 model.owe(kernel);

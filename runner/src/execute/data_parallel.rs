@@ -79,6 +79,11 @@ impl<T: Transport> Rank<'_, T> {
         self.gradients.connect(&mut self.transport, plan, program, groups, talks, coder)
     }
 
+    /// The group that sums a bucket of this rank's.
+    pub(super) fn group_of(&self, bucket: &Bucket) -> u32 {
+        bucket.group_of(self.tensor.index, self.replica.index)
+    }
+
     /// Starts to sum a bucket of a stage.
     pub(super) fn reduce(&mut self, stage: StageId, bucket: &Bucket) -> Result<(), TransportError> {
         self.recorder.reducing(stage, self.transport.now_ns());
@@ -107,7 +112,7 @@ impl<T: Transport> Rank<'_, T> {
                 return Ok(());
             }
             Sum::Plain if self.arena.talks() => {
-                let group = bucket.group + self.tensor.index;
+                let group = self.group_of(bucket);
                 self.arena.join(call, group, bucket.region, bucket.slot);
                 return Ok(());
             }
@@ -115,8 +120,7 @@ impl<T: Transport> Rank<'_, T> {
             // All ranks decode the whole sum.
             Sum::Host => parts = false,
         }
-        // Programs name the group of the first ranks of tensor groups.
-        let bucket = &Bucket { group: bucket.group + self.tensor.index, ..*bucket };
+        let bucket = &Bucket { group: self.group_of(bucket), ..*bucket };
         let values = self.arena.floats(bucket.region);
         // SAFETY: as in `Self::call`.
         unsafe {

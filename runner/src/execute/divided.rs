@@ -132,8 +132,8 @@ impl<T: Transport> Rank<'_, T> {
                 self.join_divided(Collective::Broadcast, bucket, weights);
                 continue;
             }
+            let (group, slot) = (self.group_of(bucket), bucket.slot as usize);
             let values = self.arena.floats(weights);
-            let (group, slot) = (bucket.group + self.tensor.index, bucket.slot as usize);
             // SAFETY: nothing touches the parameters before the wait below has returned, and the transport is
             // dropped before the arena.
             unsafe {
@@ -160,7 +160,7 @@ impl<T: Transport> Rank<'_, T> {
         };
         let parts: Slices<Rooted> = (0..divided.ranks).map(rooted).collect();
         let held = parts.iter().take_while(|part| part.region.bytes > Bytes::ZERO).count();
-        let group = bucket.group + self.tensor.index;
+        let group = self.group_of(bucket);
         self.arena.join_parts(call, group, (whole, &parts[..held]), Precision::F32, bucket.slot);
     }
 
@@ -189,9 +189,9 @@ impl<T: Transport> Rank<'_, T> {
         let mut whole: BTreeMap<(ParamId, usize), Vec<f32>> = BTreeMap::new();
         let (program, replica) = (self.program, self.replica.index);
         for stage in &program.stages {
-            let saves = stage.first_copy && replica == 0;
             for bucket in divided(stage) {
                 let Some(divided) = bucket.divided else { continue };
+                let saves = stage.first_copy && replica < bucket.apart;
                 for (at, state) in divided.state.into_iter().flatten().enumerate() {
                     let values = self.gather_part(bucket, state)?;
                     for (place, bytes) in places(stage, divided).filter(|_| saves) {
@@ -216,7 +216,7 @@ impl<T: Transport> Rank<'_, T> {
         let kept = Region { bytes: Bytes(own.end - own.start), ..state };
         let own = own.start as usize / 4..own.end as usize / 4;
         values[own].copy_from_slice(self.arena.floats(kept));
-        let (group, slot) = (bucket.group + self.tensor.index, bucket.slot as usize);
+        let (group, slot) = (self.group_of(bucket), bucket.slot as usize);
         // SAFETY: nothing touches the values before the wait has returned; after an error the transport touches
         // them no more, or this process only ends.
         unsafe {

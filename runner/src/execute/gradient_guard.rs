@@ -12,6 +12,7 @@
 
 use super::arena::Slices;
 use super::divided::is_divided;
+use super::expert_parallel::speakers;
 use super::loss_scale::LossScale;
 use super::rank::{Rank, tied_to};
 use crate::device::DeviceError;
@@ -183,10 +184,13 @@ impl<T: Transport> Rank<'_, T> {
     /// # Errors
     /// When the device has failed.
     pub(super) fn look_at_gradients(&mut self) -> Result<(), DeviceError> {
-        let (program, graph, first) = (self.program, self.graph, self.replica.index == 0);
-        let mine = program.stages.iter().filter(|stage| stage.first_copy && first);
+        let (program, graph, mesh) = (self.program, self.graph, self.plan.mesh());
+        let replica = self.replica.index;
+        let speaks = |place: &&ParamPlace| replica < speakers(graph, mesh, place.param);
+        let mine = program.stages.iter().filter(|stage| stage.first_copy);
         let params = mine
-            .flat_map(|stage| stage.params.iter().filter(move |place| !is_divided(stage, place)));
+            .flat_map(|stage| stage.params.iter().filter(move |place| !is_divided(stage, place)))
+            .filter(speaks);
         let params = params.chain(self.division.pieces.iter().flatten());
         let is_first = self.tensor.index == 0;
         let own = params.filter(|place| {

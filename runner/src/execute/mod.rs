@@ -11,6 +11,7 @@ mod divided;
 mod divided_gradients;
 mod error;
 mod error_feedback;
+mod expert_parallel;
 mod fault_injection;
 mod fusion;
 mod gradient_guard;

@@ -48,12 +48,12 @@ impl<T: Transport> Rank<'_, T> {
         let scratch = Scratch::new(unpacked, own.bytes);
         self.begin_sum(own, scratch);
         for [to, from] in self.pairs() {
-            self.swap([to, from], self.part(values, to), scratch.arriving)?;
+            self.swap_within([to, from], self.part(values, to), scratch.arriving)?;
             self.add_packed(scratch);
         }
         self.end_sum(scratch, own);
         for [to, from] in self.pairs() {
-            self.swap([to, from], own, self.part(values, from))?;
+            self.swap_within([to, from], own, self.part(values, from))?;
         }
         self.arena.discard(unpacked);
         if let Some(model) = &mut self.model {

@@ -5,6 +5,7 @@
 //! are each rank's own: it has seen other samples.
 
 use super::Rank;
+use super::expert_parallel::speakers;
 use super::rank::tied_to;
 use crate::device::DeviceError;
 use pipewright_core::ids::{ParamId, StageId};
@@ -32,7 +33,7 @@ pub struct PersistentTensor {
     pub own_name: Option<String>,
     /// Where ranks divide what the optimizer keeps: which values of the parameter, or of the shard, this rank has.
     pub(super) part: Option<Range<usize>>,
-    /// Whether its tensor group brings its shards together for the first rank, which saves them.
+    /// Whether its tensor group and expert group bring its shards together for the first rank, which saves them.
     pub(super) gathers: bool,
     /// Whether this rank saves it, under [`PersistentTensor::own_name`] where it has one.
     pub saves: bool,
@@ -91,7 +92,7 @@ impl<T> Rank<'_, T> {
         let sum =
             |tensor: &PersistentTensor| crc32c::crc32c(bytemuck::cast_slice(self.values(tensor)));
         let name = |t: &PersistentTensor| match self.graph.shards(t.param) {
-            Some(_) => format!("{}@tensor-{}", t.name, self.tensor.index),
+            Some(_) => format!("{}@shard-{}", t.name, self.shard_index(t.param)),
             None => t.name.clone(),
         };
         tensors
@@ -104,8 +105,10 @@ impl<T> Rank<'_, T> {
     fn persistent_of(&self, at: usize, place: &ParamPlace, all: &mut Vec<PersistentTensor>) {
         let stage: &StageProgram = &self.program.stages[at];
         let param = self.graph.param(place.param);
-        let gathers = stage.first_copy && self.replica.index == 0;
-        let leads = self.tensor.index == 0;
+        let mesh = self.plan.mesh();
+        let speaks = self.replica.index < speakers(self.graph, mesh, place.param);
+        let gathers = stage.first_copy && speaks;
+        let leads = self.tensor.index == 0 && (self.replica.index == 0 || !gathers);
         let origin = tied_to(self.graph, place.param).unwrap_or(place.param);
         let mut add = |name: String, region: Region, is_state: bool, part: Option<Range<usize>>| {
             let own = !gathers && !param.trainable && self.replica.updates;

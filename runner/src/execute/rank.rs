@@ -149,12 +149,12 @@ impl<'a, T: Transport> Rank<'a, T> {
                 let trained = place.gradient.is_some();
                 for version in 0..if trained { stage.versions.count } else { 1 } {
                     let weight = stage.versions.place(place.weight, version, 0);
-                    let (seed, tensor_rank) = (self.plan.seed, self.tensor.index);
+                    let (seed, index) = (self.plan.seed, self.shard_index(place.param));
                     let weight = self.arena.floats(weight);
                     let param = first_values(self.graph, place.param);
                     match self.graph.shards(place.param) {
                         None => init_param(param, seed, weight),
-                        Some(shards) => init_shard(shards, param, seed, tensor_rank, weight),
+                        Some(shards) => init_shard(shards, param, seed, index, weight),
                     }
                 }
             }

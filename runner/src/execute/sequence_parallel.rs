@@ -126,7 +126,7 @@ impl<T: Transport> Rank<'_, T> {
         self.arena.discard(whole);
         self.arena.convert(own, whole, |own, whole| slices.put(own, index, whole));
         for [to, from] in self.pairs() {
-            self.swap([to, from], own, staging)?;
+            self.swap_within([to, from], own, staging)?;
             let from = from as usize;
             self.arena.convert(staging, whole, |slice, whole| slices.put(slice, from, whole));
         }
@@ -186,7 +186,7 @@ impl<T: Transport> Rank<'_, T> {
             self.arena.convert(partial, leaving, |partial, part| {
                 slices.take(partial, to_index, part);
             });
-            self.swap([to, from], leaving, in_f32.arriving)?;
+            self.swap_within([to, from], leaving, in_f32.arriving)?;
             if slices.packed {
                 self.add_packed(in_f32);
                 continue;
@@ -201,20 +201,30 @@ impl<T: Transport> Rank<'_, T> {
         Ok(())
     }
 
-    /// Sends a region to one rank of the group and fills another one with what a second sends.
+    /// Sends a region to one rank of the tensor group and fills another one with what a second sends.
+    pub(super) fn swap_within(
+        &mut self,
+        places: [u32; 2],
+        leaving: Region,
+        arriving: Region,
+    ) -> Result<(), TransportError> {
+        let first = self.transport.rank() - self.tensor.index;
+        self.swap(places.map(|place| first + place), leaving, arriving)
+    }
+
+    /// The same with two ranks of the run.
     pub(super) fn swap(
         &mut self,
         [to, from]: [u32; 2],
         leaving: Region,
         arriving: Region,
     ) -> Result<(), TransportError> {
-        let first = self.transport.rank() - self.tensor.index;
         let slot = self.program.handles as usize - 1;
         let bytes = self.arena.raw(leaving);
         // SAFETY: nothing writes to the region before the send was waited for, and the transport is dropped
         // before the arena.
-        unsafe { self.transport.start_send(first + to, SHARDS, bytes, slot)? };
-        self.transport.recv(first + from, SHARDS, self.arena.raw_mut(arriving))?;
+        unsafe { self.transport.start_send(to, SHARDS, bytes, slot)? };
+        self.transport.recv(from, SHARDS, self.arena.raw_mut(arriving))?;
         self.transport.wait_send(slot)
     }
 

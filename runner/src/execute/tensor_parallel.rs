@@ -3,13 +3,14 @@
 use super::PersistentTensor;
 use super::compute::Pass;
 use super::data_parallel::Replica;
+use super::expert_parallel::{shard_index, speakers};
 use super::rank::Rank;
 use crate::device::Rooted;
 use crate::init::init_param;
 use crate::transport::{Collective, Transport, TransportError};
 use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::graph::{Graph, Op, ParallelLinear, Param, ParamShards};
-use pipewright_core::ids::NodeId;
+use pipewright_core::ids::{NodeId, ParamId};
 use pipewright_core::plan::{Kernel, Operand, Precision, Program, Region, StageProgram};
 use pipewright_kernels::Shard;
 use std::collections::BTreeMap;
@@ -62,25 +63,25 @@ impl TensorRank {
     }
 }
 
-/// Writes this rank's shard of a parameter's first values.
+/// Writes shard `index` of a parameter's first values.
 pub(super) fn init_shard(
     shards: &ParamShards,
     param: &Param,
     seed: u64,
-    tensor_rank: u32,
+    index: u32,
     into: &mut [f32],
 ) {
     // Values follow from their place in the whole parameter.
     let whole = Param { shape: shards.shape.clone(), ..param.clone() };
     let mut values = vec![0.0; whole.elements() as usize];
     init_param(&whole, seed, &mut values);
-    take(shards, tensor_rank, &values, into);
+    take(shards, index, &values, into);
 }
 
-/// Copies a rank's shard out of the whole parameter.
-fn take(shards: &ParamShards, tensor_rank: u32, whole: &[f32], into: &mut [f32]) {
+/// Copies a shard out of the whole parameter.
+fn take(shards: &ParamShards, index: u32, whole: &[f32], into: &mut [f32]) {
     let mut rest = into;
-    for piece in shards.pieces(tensor_rank) {
+    for piece in shards.pieces(index) {
         let (own, others) = rest.split_at_mut(piece.len());
         own.copy_from_slice(&whole[piece]);
         rest = others;
@@ -88,6 +89,11 @@ fn take(shards: &ParamShards, tensor_rank: u32, whole: &[f32], into: &mut [f32])
 }
 
 impl<T> Rank<'_, T> {
+    /// Which shard of a parameter it has, where there are several.
+    pub(super) fn shard_index(&self, param: ParamId) -> u32 {
+        shard_index(self.graph, self.plan.mesh(), self.replica.rank, param)
+    }
+
     /// Sets a tensor of [`Rank::persistent_state`] to what `read` writes, which is all of the parameter: here its
     /// shard, and of that this rank's part.
     ///
@@ -98,7 +104,7 @@ impl<T> Rank<'_, T> {
         tensor: &PersistentTensor,
         read: impl FnOnce(&mut [f32]) -> Result<(), E>,
     ) -> Result<(), E> {
-        let (graph, index) = (self.graph, self.tensor.index);
+        let (graph, index) = (self.graph, self.shard_index(tensor.param));
         let (shards, part) = (graph.shards(tensor.param), tensor.part.clone());
         if shards.is_none() && part.is_none() {
             return read(self.values_mut(tensor));
@@ -168,21 +174,21 @@ impl<T: Transport> Rank<'_, T> {
         self.arena.wait_join(slot);
     }
 
-    /// All of the divided tensors that the first rank of a tensor group saves, by name, on that rank; the others send
-    /// it theirs, and those of other replicas their parts. All ranks call it.
+    /// All of the divided tensors that the first rank of a lane saves, by name, on that rank; the others of its tensor
+    /// group send it theirs, those of its expert group experts', and other replicas their parts. All ranks call it.
     ///
     /// # Errors
     /// When a message fails.
     pub fn gather_shards(&mut self) -> Result<BTreeMap<String, Vec<f32>>, TransportError> {
-        let (graph, index) = (self.graph, self.tensor.index);
+        let (graph, mesh, rank) = (self.graph, self.plan.mesh(), self.transport.rank());
         let (mut all, slot) = (self.gather_state()?, self.program.handles as usize - 1);
-        let first = self.transport.rank() - index;
+        let first = mesh.rank(mesh.lane(rank), 0);
         for tensor in self.persistent_state() {
             let Some(shards) = graph.shards(tensor.param).filter(|_| tensor.gathers) else {
                 continue;
             };
             let of_parts = all.remove(&tensor.name);
-            if index > 0 {
+            if rank > first {
                 let bytes = match &of_parts {
                     Some(shard) => bytemuck::cast_slice(shard),
                     None => self.arena.raw(tensor.region),
@@ -195,10 +201,13 @@ impl<T: Transport> Rank<'_, T> {
             let mut whole = vec![0.0; shards.shape.iter().product::<u64>() as usize];
             let own = || bytemuck::cast_slice(self.arena.raw(tensor.region)).to_vec();
             let mut shard = of_parts.unwrap_or_else(own);
-            for other in 0..self.program.tensor.degree {
+            let experts = speakers(graph, mesh, tensor.param);
+            for other in 0..shards.degree() {
                 if other > 0 {
                     let bytes = bytemuck::cast_slice_mut(&mut shard);
-                    self.transport.recv(first + other, SHARDS, bytes)?;
+                    let (tensor_rank, expert_rank) = (other / experts, other % experts);
+                    let owner = first + expert_rank * mesh.tensor + tensor_rank;
+                    self.transport.recv(owner, SHARDS, bytes)?;
                 }
                 let mut rest = &shard[..];
                 for piece in shards.pieces(other) {
@@ -213,5 +222,5 @@ impl<T: Transport> Rank<'_, T> {
     }
 }
 
-/// Tag of shards on their way, and of slices: ranks of a tensor group have no other messages for each other.
+/// Tag of shards on their way, of slices and of rows: ranks of a lane have no other messages for each other.
 pub(super) const SHARDS: u32 = 0;

@@ -10,6 +10,7 @@ mod encoded_training;
 mod equivalence;
 mod every_schedule;
 mod exchange_local;
+mod expert_parallel;
 mod experts;
 mod golden_training;
 mod hf;

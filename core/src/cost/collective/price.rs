@@ -106,6 +106,33 @@ pub fn half(cluster: &Cluster, group: &Group, call: Collective, n: f64) -> Price
     Price { seconds, codec: 0.0, sent: n * others(p) }
 }
 
+/// Prices an all-to-all of `n` bytes on each rank. Between nodes each rank sends to all ranks of the others, and those of
+/// a node share its adapters; within it goes on meanwhile. O(1); 0 for one rank.
+pub fn all_to_all(cluster: &Cluster, group: &Group, n: f64) -> Price {
+    let p = group.ranks;
+    if p <= 1 {
+        return Price::default();
+    }
+    let within =
+        time(Collective::AllToAll, group.most, n * part(group.most, p), local(cluster, group));
+    let seconds = match group.nodes {
+        0 | 1 => within,
+        _ => {
+            let network = Channel::from(&cluster.network);
+            let beta = network.beta * crowd(cluster, group.most);
+            let outside = f64::from(p - group.most.min(p - 1));
+            let across = outside * network.alpha + n * outside / f64::from(p) * beta;
+            within.max(across)
+        }
+    };
+    Price { seconds, codec: 0.0, sent: n * others(p) }
+}
+
+/// What share of `p` so many are.
+fn part(ranks: u32, p: u32) -> f64 {
+    f64::from(ranks) / f64::from(p)
+}
+
 /// Seconds of the best plain sum over several nodes.
 fn over_nodes(cluster: &Cluster, group: &Group, n: f64) -> f64 {
     let p = group.ranks;

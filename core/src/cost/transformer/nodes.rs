@@ -317,6 +317,7 @@ fn cost(work: &NodeWork, forward: Work, backward: Work) -> NodeCost {
         tensor_sum: Nanos::ZERO,
         tensor_gradient_sum: Nanos::ZERO,
         tensor_gather: Nanos::ZERO,
+        expert_exchange: Nanos::ZERO,
     }
 }
 

@@ -108,6 +108,7 @@ impl Rerouted {
         plan.check_undivided("ranks that stand in for others")?;
         // What the lost ranks kept is nowhere else.
         plan.check_whole("ranks that stand in for others")?;
+        plan.check_all_experts("ranks that stand in for others")?;
         if base.updates != Updates::Synchronous {
             return Err(RerouteError::Kind("parameters change while micro-batches are under way"));
         }

@@ -158,22 +158,24 @@ impl Context<'_> {
             return;
         }
         let late = style == BackwardStyle::Split;
-        let gathers = graph.is_sliced(id) && !graph.computes_slice(id);
+        let exchange = self.exchange_behind(id);
+        // What is gathered is not kept for the weight gradients, but gathered again: it is larger than what is.
+        let again = exchange.filter(|kind| late && !kind.is_all_to_all());
         let wanted = inputs(node).any(|input| self.flow.differentiable[input.index()]);
         let mut incoming = own;
-        if let Some(slice) = own.filter(|_| gathers && (wanted || !late)) {
-            let (whole, made) = self.whole_gradient(id, slice);
+        if let (Some(own), Some(kind)) = (own, exchange.filter(|_| wanted || again.is_none())) {
+            let (before, made) = self.gradient_before(id, kind, own);
             self.out.computations.push(made);
-            incoming = Some(whole);
+            incoming = Some(before);
         }
         self.input_gradient(id, incoming);
         let trained = node.params.iter().any(|p| graph.param(*p).trainable);
         let (Some(mut incoming), Some(own)) = (incoming.filter(|_| trained), own) else { return };
         let mut made = vec![];
-        if late && gathers {
-            let (whole, again) = self.whole_gradient(id, own);
+        if let Some(kind) = again {
+            let (before, again) = self.gradient_before(id, kind, own);
             made.push(again);
-            incoming = whole;
+            incoming = before;
         }
         let reads = match &node.op {
             Op::Opaque { kept: Some(kept), .. } => self.kept(id, kept, Some(incoming)),

@@ -1,4 +1,4 @@
-//! Exchanges of a tensor group between computations: slices of the sequence, parts of a loss.
+//! Exchanges of a group between computations: slices of the sequence, parts of a loss, rows of experts.
 
 use super::{Computation, ComputationKind, Context, Extent, Role, positions};
 use crate::graph::Graph;
@@ -47,6 +47,10 @@ impl Context<'_> {
         let scratch = match kind {
             ComputationKind::AllGather => from_extent.per_sample,
             ComputationKind::ReduceScatter => to_extent.per_sample * 2,
+            kind if kind.is_all_to_all() => {
+                let degree = self.graph.expert_groups().map_or(1, |experts| experts.degree);
+                Bytes(2 * from_extent.per_sample.0 / u64::from(degree))
+            }
             _ => Bytes::ZERO,
         };
         let mut exchange = self.between(node, kind, vec![from], to);
@@ -104,11 +108,23 @@ impl Context<'_> {
         self.exchanged_late.fill(None);
     }
 
-    /// All of the gradient of a node that gives partial sums and has a slice of theirs.
-    pub(super) fn whole_gradient(&mut self, id: NodeId, slice: ValueId) -> (ValueId, Computation) {
+    /// What is done behind a node with what it gives, in a pass of a group.
+    pub(super) fn exchange_behind(&self, id: NodeId) -> Option<ComputationKind> {
+        let scatters = self.graph.is_sliced(id) && !self.graph.computes_slice(id);
+        let scatter = scatters.then_some(ComputationKind::ReduceScatter);
+        self.graph.sends_rows(id).or(scatter)
+    }
+
+    /// The gradient of what a node gives, from that of what it has of it behind the exchange: all of partial sums; rows.
+    pub(super) fn gradient_before(
+        &mut self,
+        id: NodeId,
+        exchange: ComputationKind,
+        own: ValueId,
+    ) -> (ValueId, Computation) {
         let extent = Extent::per_sample(self.graph.result(id).bytes());
-        let whole = self.value(id, Role::Gradient, extent);
-        (whole, self.exchange(id, ComputationKind::AllGather, [slice, whole]))
+        let before = self.value(id, Role::Gradient, extent);
+        (before, self.exchange(id, exchange.back(), [own, before]))
     }
 
     /// What a reader contributes to the gradient of `input`, its input `slot`, as the input is: partial sums are left to

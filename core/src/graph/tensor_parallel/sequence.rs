@@ -144,10 +144,10 @@ impl Graph {
         self.node(reader).inputs.iter().map(|input| self.operand(reader, *input)).collect()
     }
 
-    /// What a node's operation gives: its output, or what is scattered then.
+    /// What a node's operation gives: its output, or what is scattered then, or rows that change hands.
     pub fn result(&self, node: NodeId) -> &TensorSpec {
-        let other = self.tensor_parallel().and_then(|tensor| tensor.result(node.index()));
-        other.unwrap_or(&self.node(node).output)
+        let slice = || self.tensor_parallel().and_then(|tensor| tensor.result(node.index()));
+        self.rows_before(node).or_else(slice).unwrap_or(&self.node(node).output)
     }
 }
 

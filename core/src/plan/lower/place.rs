@@ -101,8 +101,8 @@ fn place_parameters(
     let bytes = |param: ParamId| Bytes(4) * inputs.graph.param(param).elements();
     let trained = |place: &ParamPlace| inputs.graph.param(place.param).trainable;
     let order = gradient_order(inputs, groups, program);
-    let group = groups.of_stage(program.stage);
-    let divides = inputs.data_parallel.divides_updates() && group.is_some();
+    let sums = [groups.of_stage(program.stage), groups.experts_of_stage(inputs, program.stage)];
+    let divides = inputs.data_parallel.divides_updates() && sums[0].is_some();
     let start = arena.end;
     let mut weights: Vec<usize> = order.iter().map(|gradient| gradient.index).collect();
     if !divides {
@@ -117,24 +117,27 @@ fn place_parameters(
     for place in program.params.iter_mut().filter(|place| !trained(place)) {
         place.weight = arena.take(bytes(place.param));
     }
-    let like = group.filter(|_| divides).map(|group| {
+    let like = |group: u32| {
         let (ranks, first) = groups.members(inputs, group, lane);
         Divided { ranks, first, weights: Region::default(), state: [None; 2], gradient: None }
-    });
+    };
+    let sums = sums.map(|group| Some((group?, group.filter(|_| divides).map(like))));
     // Where ranks keep parts, buckets are told apart as if each had a place of its own; then they share some.
-    let shares = like.is_some() && inputs.data_parallel.divides_gradients();
+    let shares = divides && inputs.data_parallel.divides_gradients();
     let mut own = Arena::default();
     let summed = if shares { &mut own } else { &mut *arena };
-    place_gradients(inputs, (group, like), &order, program, summed);
+    place_gradients(inputs, sums, &order, program, summed);
     for place in program.params.iter_mut().filter(|place| trained(place)) {
         if place.gradient.is_none() {
             place.gradient = Some(arena.take(bytes(place.param)));
         }
     }
     let deferred = deferred_statistics(inputs);
-    for place in &mut program.params {
+    let StageProgram { params, buckets, .. } = program;
+    for place in params {
+        let is_divided = || buckets.iter().filter_map(|b| b.divided).any(|d| d.holds(place));
         let kept = match trained(place) {
-            true if divides && !groups.is_tied(place.param) => 0,
+            true if is_divided() => 0,
             true => inputs.optimizer.state_tensors(),
             false => usize::from(deferred.contains(&place.param)),
         };
@@ -165,6 +168,8 @@ fn deferred_statistics(inputs: &Inputs) -> BTreeSet<ParamId> {
 struct Gradient {
     /// Whether a tie sums it.
     tied: bool,
+    /// Whether replicas of an expert group have different ones.
+    of_experts: bool,
     /// Which of the stage's parameters.
     index: usize,
     /// The kernels that first add to it, and that complete it.
@@ -172,7 +177,8 @@ struct Gradient {
 }
 
 /// Gradients in the order in which a backward pass without recomputation completes them, from the
-/// last node to the first; those of tied parameters apart, at the end. So a sum over ranks adds the
+/// last node to the first; those of experts that replicas divide apart behind them, and of tied parameters at the end. So a
+/// sum over ranks adds the
 /// same numbers in the same pieces in whatever sequence a stage computes.
 fn gradient_order(inputs: &Inputs, groups: &Groups, program: &StageProgram) -> Vec<Gradient> {
     // The kernels that first add to each gradient, and that complete it.
@@ -184,28 +190,30 @@ fn gradient_order(inputs: &Inputs, groups: &Groups, program: &StageProgram) -> V
             }
         }
     }
-    // Tied ones last; then the last nodes first, those without a kernel before all.
-    let mut order: Vec<[u64; 3]> = vec![];
+    // Tied ones last, those of experts before them; then the last nodes first, those without a kernel before all.
+    let mut order: Vec<[u64; 4]> = vec![];
     for (index, place) in program.params.iter().enumerate() {
         if inputs.graph.param(place.param).trainable {
             let node = ready[index].map(|[_, at]| program.kernels[at as usize].node);
             let node = node.map_or(0, |node| u64::from(u32::MAX - node.0) + 1);
-            order.push([groups.is_tied(place.param).into(), node, index as u64]);
+            let of_experts = inputs.graph.is_of_experts(place.param);
+            order.push([groups.is_tied(place.param).into(), of_experts.into(), node, index as u64]);
         }
     }
     order.sort_unstable();
-    let gradient = |[tied, _, index]: [u64; 3]| {
-        let index = index as usize;
-        Gradient { tied: tied > 0, index, kernels: ready[index].unwrap_or([0; 2]) }
+    let gradient = |[tied, of_experts, _, index]: [u64; 4]| {
+        let (index, of_experts) = (index as usize, of_experts > 0);
+        let kernels = ready[index].unwrap_or([0; 2]);
+        Gradient { tied: tied > 0, of_experts, index, kernels }
     };
     order.into_iter().map(gradient).collect()
 }
 
-/// Gradients that ranks sum one behind the other, and their buckets, each divided as is said; where ranks divide
-/// nothing, those of ties behind them.
+/// Gradients that ranks sum one behind the other, those of experts behind the others, and their buckets, each of the group
+/// and divided as is said; where ranks divide nothing, those of ties behind them.
 fn place_gradients(
     inputs: &Inputs,
-    (group, like): (Option<u32>, Option<Divided>),
+    sums: [Option<(u32, Option<Divided>)>; 2],
     order: &[Gradient],
     program: &mut StageProgram,
     arena: &mut Arena,
@@ -215,19 +223,22 @@ fn place_gradients(
     let all: Bytes = summed.map(|gradient| bytes(program.params[gradient.index].param)).sum();
     let most = windows::bucket(inputs.data_parallel, all);
     let mut open: Option<Bucket> = None;
-    for &Gradient { tied, index, kernels: [first, ready] } in order {
+    for &Gradient { tied, of_experts, index, kernels: [first, ready] } in order {
         if tied && inputs.data_parallel.divides_gradients() {
             continue;
         }
         let place = &mut program.params[index];
         let region = arena.take(bytes(place.param));
         place.gradient = Some(region);
-        let Some(group) = group.filter(|_| !tied) else { continue };
+        let apart = if of_experts { inputs.data_parallel.expert_parallel } else { 1 };
+        program.buckets.extend(open.take_if(|bucket| bucket.apart != apart));
+        let sum = sums[usize::from(of_experts)].filter(|_| !tied);
+        let Some((group, like)) = sum else { continue };
         let at = program.buckets.len();
         let reduction = inputs.communication.bucket(program.stage, at);
         let weights = Region { offset: place.weight.offset, bytes: Bytes::ZERO };
         let divided = like.map(|like| Divided { weights, ..like });
-        let bucket = Bucket { region, first, ready, group, slot: 0, reduction, divided };
+        let bucket = Bucket { region, first, ready, group, apart, slot: 0, reduction, divided };
         let bucket = open.get_or_insert(bucket);
         bucket.region.bytes = arena.end - bucket.region.offset;
         bucket.first = bucket.first.min(first);
@@ -240,4 +251,7 @@ fn place_gradients(
         }
     }
     program.buckets.extend(open);
+    if inputs.data_parallel.expert_parallel > 1 {
+        program.buckets.sort_by_key(|bucket| bucket.ready);
+    }
 }

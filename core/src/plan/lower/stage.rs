@@ -158,7 +158,9 @@ impl Places {
 fn scratch(graph: &TrainingGraph, samples: u64) -> Vec<(usize, Bytes)> {
     let bytes = graph.computations.iter().map(|c| match c.kind {
         // Two packed slices fill whole words each.
-        ComputationKind::ReduceScatter => aligned(c.workspace.bytes(samples)),
+        kind if kind == ComputationKind::ReduceScatter || kind.is_all_to_all() => {
+            aligned(c.workspace.bytes(samples))
+        }
         _ => c.workspace.bytes(samples),
     });
     bytes.enumerate().filter(|(_, bytes)| *bytes > Bytes::ZERO).collect()

@@ -90,9 +90,11 @@ pub fn launch(call: &Call, operands: Operands) {
         ComputationKind::WeightGradient => weight_gradient(call, operands),
         ComputationKind::SumGradients => elementwise::sum(call, operands),
         ComputationKind::PartialLoss => loss::vocabulary::partial(call, operands),
-        ComputationKind::AllGather | ComputationKind::ReduceScatter | ComputationKind::Scatter => {
-            never(call)
-        }
+        ComputationKind::AllGather
+        | ComputationKind::ReduceScatter
+        | ComputationKind::Scatter
+        | ComputationKind::RowsToExperts
+        | ComputationKind::RowsToTokens => never(call),
     }
 }
 
@@ -273,6 +275,10 @@ fn check_sizes(call: &Call, operands: &Operands) {
                 debug_assert_eq!(read.len(), operands.writes[0].len());
             }
         }
-        ComputationKind::AllGather | ComputationKind::ReduceScatter | ComputationKind::Scatter => {}
+        ComputationKind::AllGather
+        | ComputationKind::ReduceScatter
+        | ComputationKind::Scatter
+        | ComputationKind::RowsToExperts
+        | ComputationKind::RowsToTokens => {}
     }
 }

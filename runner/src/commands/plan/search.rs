@@ -14,6 +14,7 @@ use pipewright_core::predict::search::{Choice, Fixed, Scored, Search, SearchErro
 use pipewright_core::units::Nanos;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::time::Instant;
 
 /// Fewer and more lanes that are compared with the best number.
@@ -283,11 +284,16 @@ fn with_space<T>(
     with: impl FnOnce(&Space) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     let (cluster, precision, tensor) = (&draft.cluster, draft.training.precision, draft.tensor);
-    let shard = match tensor {
+    let usage = |why: &dyn Display| Failure::usage(why.to_string());
+    let mut shard = match tensor {
         1 => None,
-        _ => Some(graph.divided(tensor, draft.sequence_parallel)),
+        _ => Some(graph.divided(tensor, draft.sequence_parallel).map_err(|e| usage(&e))?),
     };
-    let shard = shard.transpose().map_err(|e| Failure::usage(e.to_string()))?;
+    let experts = draft.data_parallel.expert_parallel;
+    if experts > 1 {
+        let whole = shard.unwrap_or_else(|| graph.clone());
+        shard = Some(whole.expert_parallel(experts).map_err(|e| usage(&e))?);
+    }
     let graph = shard.as_ref().unwrap_or(graph);
     let there = devices(question, cluster)?;
     let devices = there / tensor;

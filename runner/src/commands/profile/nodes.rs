@@ -60,16 +60,18 @@ pub(super) fn measure<T: Transport>(
     Ok((transport.rank() == 0).then_some(profile))
 }
 
-/// Where the times of a computation stand; none for exchanges of tensor groups, of which a whole lane has none.
+/// Where the times of a computation stand; none for exchanges of groups, of which a whole lane has none.
 fn column(kind: ComputationKind) -> Option<usize> {
     match kind {
         ComputationKind::Forward | ComputationKind::PartialLoss => Some(0),
         ComputationKind::InputGradient => Some(1),
         ComputationKind::WeightGradient => Some(2),
         ComputationKind::SumGradients => Some(3),
-        ComputationKind::AllGather | ComputationKind::ReduceScatter | ComputationKind::Scatter => {
-            None
-        }
+        ComputationKind::AllGather
+        | ComputationKind::ReduceScatter
+        | ComputationKind::Scatter
+        | ComputationKind::RowsToExperts
+        | ComputationKind::RowsToTokens => None,
     }
 }
 

@@ -4,6 +4,7 @@ use crate::base::later::{self, Missing};
 use crate::base::screen::Screen;
 use crate::base::texts::{n, t, tr};
 use crate::planner::engine::{self, Ground};
+use crate::planner::inputs::Inputs;
 use crate::planner::link::{REPLICAS_MAX, TENSOR_MAX};
 use crate::state::State;
 use crate::state::request::Request;
@@ -46,7 +47,7 @@ fn groups() -> Result<AnyView, Missing> {
         <Group title=t("Copies and memory") hint="">
             <Replicas />
             <Zero /><ZeroGradients />
-            <Tensor /><Sequence />
+            <Tensor /><Sequence /><Experts />
             <Gradients />
             <Recompute />
         </Group>
@@ -206,6 +207,42 @@ fn Tensor() -> impl IntoView {
                 prop:value=move || state.inputs.with(|i| i.rest.tensor.to_string()) on:change=typed />
             <p class="note" id="plan-tensor-note">{says}</p>
         </div>
+    }
+}
+
+/// Replicas that divide experts, where the network has some.
+#[component]
+fn Experts() -> impl IntoView {
+    let state = expect_context::<State>();
+    let of = |i: &Inputs| i.rest.data_parallel.expert_parallel;
+    let there =
+        Memo::new(move |_| state.inputs.with(|i| of(i) > 1 || i.model.graph().has_experts()));
+    let typed = move |event: web_sys::Event| {
+        let (now, most) =
+            state.inputs.with_untracked(|i| (of(i), i.rest.data_parallel.replicas.max(of(i))));
+        if let Some(n) = whole(state, &event, n("Expert group"), now.into(), most.into()) {
+            state.edit(|i| i.rest.data_parallel.expert_parallel = n as u32);
+        }
+    };
+    let says = move || match state.inputs.with(of) {
+        1 => String::new(),
+        experts => tr!(
+            "{experts} replicas divide the experts and send each other rows of tokens.",
+            experts
+        ),
+    };
+    move || {
+        there.get().then(|| {
+            view! {
+                <div class="row">
+                    <label for="plan-experts">{t("Expert group")}</label>
+                    <input id="plan-experts" class="box" type="number" inputmode="numeric" min="1"
+                        max=REPLICAS_MAX.to_string()
+                        prop:value=move || state.inputs.with(|i| of(i).to_string()) on:change=typed />
+                    <p class="note" id="plan-experts-note">{says}</p>
+                </div>
+            }
+        })
     }
 }
 

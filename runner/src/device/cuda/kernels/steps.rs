@@ -236,9 +236,11 @@ pub fn steps(call: &Call, buffers: &Buffers, storage: Storage) -> Plan {
         ComputationKind::WeightGradient => weight_gradient(call, buffers, &mut plan),
         ComputationKind::SumGradients => elementwise::sum(call, buffers, &mut plan),
         ComputationKind::PartialLoss => vocabulary::partial(call, buffers, &mut plan),
-        ComputationKind::AllGather | ComputationKind::ReduceScatter | ComputationKind::Scatter => {
-            never(call)
-        }
+        ComputationKind::AllGather
+        | ComputationKind::ReduceScatter
+        | ComputationKind::Scatter
+        | ComputationKind::RowsToExperts
+        | ComputationKind::RowsToTokens => never(call),
     }
     plan
 }
