@@ -73,17 +73,15 @@ pub struct Network {
     pub whole: Shared<Graph>,
     /// The whole, where nothing is divided.
     pub shard: Shared<Graph>,
-    /// Degree, slices of the sequence, replicas that divide experts.
-    divided: (u32, bool, u32),
+    divided: Divided,
     /// Why it cannot be divided.
     undivided: Option<String>,
 }
 
 impl Network {
-    /// That of what is asked.
-    pub fn new(whole: Shared<Graph>, rest: &Rest) -> Self {
-        let divided = divided(rest);
-        let (shard, undivided) = match shard(&whole, divided) {
+    /// That of so many ranks.
+    pub fn new(whole: Shared<Graph>, divided: Divided) -> Self {
+        let (shard, undivided) = match divided.shard(&whole) {
             Ok(shard) => (shard.map_or_else(|| whole.clone(), Shared::new), None),
             Err(why) => (whole.clone(), Some(why.to_string())),
         };
@@ -91,28 +89,36 @@ impl Network {
     }
 }
 
-fn divided(rest: &Rest) -> (u32, bool, u32) {
-    (rest.tensor, rest.sequence_parallel, rest.data_parallel.expert_parallel)
+/// By what a network is divided.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Divided {
+    tensor: u32,
+    slices: bool,
+    experts: u32,
 }
 
-/// What a rank computes; none: all.
-fn shard(
-    whole: &Graph,
-    (tensor, slices, experts): (u32, bool, u32),
-) -> Result<Option<Graph>, PlanError> {
-    let shard = match tensor {
-        1 => None,
-        _ => Some(whole.divided(tensor, slices)?),
-    };
-    match experts {
-        1 => Ok(shard),
-        _ => Ok(Some(shard.unwrap_or_else(|| whole.clone()).expert_parallel(experts)?)),
+impl Divided {
+    pub fn of(rest: &Rest) -> Self {
+        let experts = rest.data_parallel.expert_parallel;
+        Self { tensor: rest.tensor, slices: rest.sequence_parallel, experts }
+    }
+
+    /// What a rank computes; none: all.
+    fn shard(self, whole: &Graph) -> Result<Option<Graph>, PlanError> {
+        let shard = match self.tensor {
+            1 => None,
+            tensor => Some(whole.divided(tensor, self.slices)?),
+        };
+        match self.experts {
+            1 => Ok(shard),
+            of => Ok(Some(shard.unwrap_or_else(|| whole.clone()).expert_parallel(of)?)),
+        }
     }
 }
 
 impl Ground {
     pub fn of(inputs: &Inputs) -> Self {
-        let network = Network::new(inputs.model.graph(), &inputs.rest);
+        let network = Network::new(inputs.model.graph(), Divided::of(&inputs.rest));
         let (graph, cluster) = (network.shard.clone(), inputs.cluster());
         let precision = inputs.rest.training.precision;
         let costs = Shared::new(Costs::new(&graph, &cluster, samples(inputs), precision));
@@ -122,7 +128,7 @@ impl Ground {
     /// Whether inputs have this graph, this cluster and these times.
     pub fn is_of(&self, inputs: &Inputs) -> bool {
         inputs.model.graph_is(&self.network.whole)
-            && divided(&inputs.rest) == self.network.divided
+            && Divided::of(&inputs.rest) == self.network.divided
             && inputs.cluster.cluster_is(&self.cluster)
             && inputs.rest.training.precision == self.precision
             && inputs.typed() == self.times.as_ref()
@@ -214,7 +220,10 @@ pub fn possible(inputs: &Inputs) -> Solved {
         match without {
             0 => next.rest.communication = first.rest.communication.clone(),
             1 => (next.own, next.schedule) = (None, ScheduleKind::OneFOneB),
-            2 => (next.rest.tensor, next.rest.sequence_parallel, next.recompute) = (1, false, None),
+            2 => {
+                next.rest.data_parallel.expert_parallel = 1;
+                (next.rest.tensor, next.rest.sequence_parallel, next.recompute) = (1, false, None);
+            }
             _ => (next.rest.data_parallel, next.micro_batches) = (first.rest.data_parallel, 1),
         }
         if let Ok(solved) = solve(&next, &Ground::of(&next)) {

@@ -267,11 +267,8 @@ fn ground(
 ) -> Memo<Ground> {
     let samples = Memo::new(move |_| inputs.with(engine::samples));
     let precision = Memo::new(move |_| inputs.with(|i| i.rest.training.precision));
-    let tensor = Memo::new(move |_| inputs.with(|i| (i.rest.tensor, i.rest.sequence_parallel)));
-    let network = Memo::new(move |_| {
-        let (tensor, sequence_parallel) = tensor.get();
-        engine::Network::new(graph.get(), tensor, sequence_parallel)
-    });
+    let divided = Memo::new(move |_| inputs.with(|i| engine::Divided::of(&i.rest)));
+    let network = Memo::new(move |_| engine::Network::new(graph.get(), divided.get()));
     Memo::new(move |_| {
         let (network, cluster, precision) = (network.get(), cluster.get(), precision.get());
         let graph = network.shard.clone();

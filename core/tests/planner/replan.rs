@@ -201,3 +201,18 @@ proptest! {
         prop_assert_eq!(replan(&plan, ranks, rule).unwrap().plan, new);
     }
 }
+
+/// Expert groups are as many replicas as those that are there fall into evenly.
+#[test]
+fn expert_groups_follow_the_replicas() {
+    let model = "transformer:layers=2,hidden=32,heads=4,sequence=8,vocabulary=53,experts=4";
+    let model = Model::Preset(model.parse().unwrap());
+    let mut draft = Draft::new(model, Cluster::preset("dgx-a100").unwrap(), vec![]);
+    (draft.mini_batch, draft.micro_batches) = (96, 2);
+    draft.data_parallel = DataParallel::ddp(4).with_experts(4);
+    let plan = draft.plan().unwrap().0;
+    for (ranks, experts) in [(1, 1), (2, 2), (3, 1), (4, 4), (6, 2), (8, 4)] {
+        let found = keep(&plan, ranks).plan.data_parallel;
+        assert_eq!((found.replicas, found.expert_parallel), (ranks, experts), "{ranks} ranks");
+    }
+}

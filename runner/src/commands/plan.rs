@@ -57,18 +57,9 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
     draft.data = args.data.clone();
     draft.shuffle = !args.no_shuffle;
     (draft.seed, draft.steps) = (args.seed, args.steps);
-    draft.data_parallel = DataParallel {
-        replicas: args.replicas.unwrap_or(1),
-        mode: match args.data_parallel {
-            Parallel::Ddp => DataParallelMode::Ddp,
-            Parallel::Dp => DataParallelMode::Dp,
-        },
-        bucket: Bytes(args.bucket_mib << 20),
-        zero: args.training.zero,
-        expert_parallel: args.expert_parallel,
-    };
+    draft.data_parallel = data_parallel(args);
     (draft.tensor, draft.sequence_parallel) = args.tensor.given_with(args.sequence_parallel);
-    draft.communication = codec::asked(&args.communication, draft.tensor)?;
+    draft.communication = codec::asked(&args.communication, &draft)?;
     draft.optimizer = args.training.optimizer()?;
     draft.training = args.training.training();
     // Numbers that no plan has are refused before anything is searched.
@@ -111,6 +102,19 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
     Ok(())
 }
 
+fn data_parallel(args: &PlanArgs) -> DataParallel {
+    DataParallel {
+        replicas: args.replicas.unwrap_or(1),
+        mode: match args.data_parallel {
+            Parallel::Ddp => DataParallelMode::Ddp,
+            Parallel::Dp => DataParallelMode::Dp,
+        },
+        bucket: Bytes(args.bucket_mib << 20),
+        zero: args.training.zero,
+        expert_parallel: args.expert_parallel,
+    }
+}
+
 /// What is said of the plan that was made.
 fn report(model: &str, plan: &Plan, prediction: &Prediction, full: Option<Steady>) {
     let timeline = &prediction.timeline;
@@ -135,6 +139,7 @@ fn report(model: &str, plan: &Plan, prediction: &Prediction, full: Option<Steady
              `runner run` flushes after each mini-batch"
         );
     }
+    super::show::experts(plan, prediction).iter().for_each(|line| note!("{line}"));
     recompute::report(plan, prediction);
 }
 

@@ -8,6 +8,8 @@ mod tensor;
 mod why;
 mod zero;
 
+pub(in crate::commands) use experts::experts;
+
 use super::words::{self, column};
 use crate::args::ShowArgs;
 use crate::failure::Failure;
@@ -52,7 +54,7 @@ pub fn show(args: &ShowArgs) -> Result<(), Failure> {
     stages(&plan, &prediction);
     recomputation(&prediction).iter().for_each(|line| say!("{line}"));
     tensor::tensor(&plan, &prediction).iter().for_each(|line| say!("{line}"));
-    experts::experts(&plan, &prediction).iter().for_each(|line| say!("{line}"));
+    experts(&plan, &prediction).iter().for_each(|line| say!("{line}"));
     zero::zero(&plan, &prediction).iter().for_each(|line| say!("{line}"));
     for line in communication(&plan, &prediction)? {
         say!("{line}");

@@ -25,10 +25,7 @@ pub(super) fn copies(plan: &Plan) -> String {
     let lanes = counted(plan.lanes(), "lane");
     let replicas = match plan.data_parallel.replicas {
         1 => String::new(),
-        replicas => match plan.data_parallel.expert_parallel {
-            1 => format!(" x {replicas} replicas"),
-            experts => format!(" x {replicas} replicas, {experts} of which divide experts,"),
-        },
+        replicas => format!(" x {replicas} replicas"),
     };
     let tensor = match plan.tensor {
         1 => String::new(),

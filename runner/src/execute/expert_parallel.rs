@@ -12,7 +12,7 @@ use pipewright_core::units::Bytes;
 
 /// In which order the blocks of a sample lie: the rows of one expert from one replica.
 #[derive(Clone, Copy)]
-enum Order {
+enum Layout {
     /// As its replica made them: expert by expert of all.
     Tokens,
     /// As an expert multiplies them: its own from all replicas together.
@@ -32,11 +32,11 @@ struct Rows {
 
 impl Rows {
     /// Where the block of an expert of replica `expert`'s lies in a sample, for `peer`: who made the rows, or whose expert.
-    fn place(self, order: Order, expert: usize, peer: usize) -> usize {
+    fn place(self, order: Layout, expert: usize, peer: usize) -> usize {
         self.block
             * match order {
-                Order::Tokens => peer * self.experts + expert,
-                Order::Experts => expert * self.degree + peer,
+                Layout::Tokens => peer * self.experts + expert,
+                Layout::Experts => expert * self.degree + peer,
             }
     }
 
@@ -46,7 +46,7 @@ impl Rows {
     }
 
     /// Copies the blocks for a peer, or from it, one behind the other.
-    fn take(self, order: Order, rows: &[f32], peer: usize, into: &mut [f32]) {
+    fn take(self, order: Layout, rows: &[f32], peer: usize, into: &mut [f32]) {
         let (rows, into): (&[u8], &mut [u8]) = (cast_slice(rows), cast_slice_mut(into));
         let [part, all] = self.of_sample();
         for (sample, part) in rows.chunks_exact(all).zip(into.chunks_exact_mut(part)) {
@@ -57,7 +57,7 @@ impl Rows {
     }
 
     /// Copies them back to their places.
-    fn put(self, order: Order, part: &[f32], peer: usize, rows: &mut [f32]) {
+    fn put(self, order: Layout, part: &[f32], peer: usize, rows: &mut [f32]) {
         let (part, rows): (&[u8], &mut [u8]) = (cast_slice(part), cast_slice_mut(rows));
         let [of_part, all] = self.of_sample();
         for (sample, part) in rows.chunks_exact_mut(all).zip(part.chunks_exact(of_part)) {
@@ -96,8 +96,8 @@ impl<T: Transport> Rank<'_, T> {
         let Some(scratch) = kernel.workspace.as_ref().map(region) else { return Ok(()) };
         let rows = self.rows(kernel, from);
         let [leaving_order, arriving_order] = match kernel.kind {
-            ComputationKind::RowsToExperts => [Order::Tokens, Order::Experts],
-            _ => [Order::Experts, Order::Tokens],
+            ComputationKind::RowsToExperts => [Layout::Tokens, Layout::Experts],
+            _ => [Layout::Experts, Layout::Tokens],
         };
         let bytes = rows.of_sample()[0] as u64 * self.plan.samples();
         let leaving = Region { offset: scratch.offset, bytes: Bytes(bytes.next_multiple_of(4)) };
@@ -156,7 +156,7 @@ mod tests {
         let made = |replica: usize| -> Vec<f32> {
             (0..24).map(|at| (100 * replica + at) as f32).collect()
         };
-        let send = |from: Order, all: &[Vec<f32>], to: Order| -> Vec<Vec<f32>> {
+        let send = |from: Layout, all: &[Vec<f32>], to: Layout| -> Vec<Vec<f32>> {
             (0..3)
                 .map(|own| {
                     let mut result = vec![0.0; 24];
@@ -170,11 +170,11 @@ mod tests {
                 .collect()
         };
         let tokens: Vec<Vec<f32>> = (0..3).map(made).collect();
-        let experts = send(Order::Tokens, &tokens, Order::Experts);
+        let experts = send(Layout::Tokens, &tokens, Layout::Experts);
         // The second replica has experts 2 and 3: of the first sample values 4..8 of all three.
         let of_second =
             [4.0, 5.0, 104.0, 105.0, 204.0, 205.0, 6.0, 7.0, 106.0, 107.0, 206.0, 207.0];
         assert_eq!(experts[1][..12], of_second);
-        assert_eq!(send(Order::Experts, &experts, Order::Tokens), tokens);
+        assert_eq!(send(Layout::Experts, &experts, Layout::Tokens), tokens);
     }
 }

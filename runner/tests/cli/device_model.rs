@@ -116,6 +116,27 @@ fn tensor_groups_take_what_is_simulated() {
     }
 }
 
+/// Two stages, two replicas that divide experts: rows are exchanged within passes.
+#[test]
+fn expert_groups_take_what_is_simulated() {
+    let dir = scratch("device-model-experts");
+    let mixture =
+        "transformer:layers=4,hidden=64,heads=4,sequence=32,vocabulary=50,gated,experts=4";
+    let mut draft = draft(mixture.parse().unwrap(), 2);
+    (draft.mini_batch, draft.micro_batches, draft.steps) = (32, 4, 3);
+    draft.data_parallel = DataParallel::ddp(2).with_experts(2);
+    draft.cluster.device.flops_per_sec = 1e9;
+    (draft.cluster.devices_per_node, draft.cluster.ranks_per_node) = (64, 64);
+    let plan = draft.plan().unwrap().0;
+    write(&dir, "plan.json", plan.to_json());
+    let args = ["plan.json", "--device", "model", "--out"];
+    let ended = runner_in(&dir, &[&args[..], &["threads"]].concat());
+    check(&ended, &dir.join("threads"), &plan);
+    if let Some(ended) = mpirun_in(&dir, 4, &[&args[..], &["mpi"]].concat()) {
+        check(&ended, &dir.join("mpi"), &plan);
+    }
+}
+
 /// Replicas that divide updates gather the parameters behind them; those that divide gradients sum those of each
 /// micro-batch.
 #[test]

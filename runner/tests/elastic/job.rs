@@ -41,6 +41,15 @@ pub fn groups(steps: u64) -> Plan {
     draft.plan().unwrap().0
 }
 
+/// Two stages of a mixture, two replicas that divide the experts.
+pub fn expert_groups(steps: u64) -> Plan {
+    let preset = "transformer:layers=2,hidden=32,heads=4,sequence=8,vocabulary=53,experts=4";
+    let mut draft = draft(preset.parse().unwrap(), 2);
+    (draft.data_parallel, draft.steps) = (DataParallel::ddp(2).with_experts(2), steps);
+    (draft.mini_batch, draft.micro_batches, draft.seed) = (16, 2, 2);
+    draft.plan().unwrap().0
+}
+
 /// Whether there is an mpirun; says so where not.
 pub fn mpi() -> bool {
     let found = pipewright::tools::find("MPIRUN", &["mpirun"]).is_some();

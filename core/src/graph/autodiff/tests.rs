@@ -13,6 +13,8 @@ fn kinds(t: &TrainingGraph) -> String {
         ComputationKind::AllGather => "G",
         ComputationKind::ReduceScatter => "R",
         ComputationKind::Scatter => "S",
+        ComputationKind::RowsToExperts => "E",
+        ComputationKind::RowsToTokens => "T",
     };
     let texts: Vec<String> =
         t.computations.iter().map(|c| format!("{}{}", letter(c.kind), c.node)).collect();

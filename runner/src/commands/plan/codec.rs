@@ -4,7 +4,7 @@ use crate::args::{Codec, CommunicationArgs};
 use crate::failure::Failure;
 use pipewright_core::compress::{CodecKind, Reduction, Rounding, Scale, USUAL, relative_error};
 use pipewright_core::cost::Cluster;
-use pipewright_core::plan::{Choose, Communication, Edges, Plan};
+use pipewright_core::plan::{Choose, Communication, DataParallel, Draft, Edges, Plan};
 use pipewright_core::predict::search::{Encoding, encodings, usual_encodings};
 use pipewright_core::predict::{Offer, Prediction, adaptive, offers, predict};
 
@@ -12,15 +12,23 @@ use pipewright_core::predict::{Offer, Prediction, adaptive, offers, predict};
 const NOTE: f64 = 1.05;
 
 /// What the command line fixes before anything is searched.
-pub(super) fn asked(args: &CommunicationArgs, tensor: u32) -> Result<Communication, Failure> {
+pub(super) fn asked(args: &CommunicationArgs, draft: &Draft) -> Result<Communication, Failure> {
     for way in args.codecs.iter().map(|way| args.with_feedback(*way)) {
         if let Some(what) = way.fault() {
             return Err(Failure::usage(format!("--codecs: `{way}` is not possible: {what}")));
         }
     }
-    if tensor > 1 && matches!(args.codec, Some(Codec::Auto | Codec::Adaptive)) {
-        let why = "ranks of tensor groups send gradients as they are; leave --codec out";
-        return Err(Failure::usage(format!("--codec with --tensor {tensor}: {why}")));
+    let DataParallel { zero, expert_parallel, .. } = draft.data_parallel;
+    let plain = [
+        (draft.tensor > 1, "--tensor", draft.tensor, "ranks of tensor groups"),
+        (expert_parallel > 1, "--expert-parallel", expert_parallel, "replicas that divide experts"),
+        (zero > 1, "--zero", zero.into(), "replicas that divide gradients"),
+    ];
+    let asks = matches!(args.codec, Some(Codec::Auto | Codec::Adaptive));
+    let refused = plain.into_iter().find(|(divides, ..)| asks && *divides);
+    if let Some((_, option, number, who)) = refused {
+        let why = format!("{who} send gradients as they are; leave --codec out");
+        return Err(Failure::usage(format!("--codec with {option} {number}: {why}")));
     }
     Ok(fixed(args))
 }

@@ -6,7 +6,7 @@ use pipewright_core::predict::Prediction;
 use pipewright_core::units::{Bytes, Nanos};
 
 /// A line where there are some. Times and bytes are those of a micro-batch through all stages.
-pub(super) fn experts(plan: &Plan, prediction: &Prediction) -> Option<String> {
+pub(in crate::commands) fn experts(plan: &Plan, prediction: &Prediction) -> Option<String> {
     let (graph, experts) = (&prediction.graph, prediction.graph.expert_groups()?);
     let ids = (0..graph.params().len() as u32).map(ParamId).filter(|id| graph.is_of_experts(*id));
     let whole: u64 =

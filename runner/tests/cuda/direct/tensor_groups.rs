@@ -3,7 +3,7 @@
 use super::world::World;
 use super::{Trained, alike, connected, train};
 use crate::common::tensor_groups::{all, divided, in_stages};
-use pipewright_core::plan::{Plan, Precision};
+use pipewright_core::plan::{DataParallel, Draft, Plan, Precision};
 use pipewright_core::predict::{evaluation, predict};
 use pipewright_core::schedule::ScheduleKind;
 use pipewright_runner::data::open;
@@ -46,6 +46,20 @@ fn groups_of_two_have_the_bits_of_hosts() {
                 let what = format!("{name}, slices {slices}, {precision:?}");
                 untouched(&what, &plan, &alike(&what, &plan));
             }
+        }
+    }
+}
+
+/// Rows of experts go by the hosts, sums from device to device.
+#[test]
+fn expert_groups_have_the_bits_of_hosts() {
+    for (name, draft) in all(2).into_iter().filter(|(name, _)| name.contains("experts")) {
+        for (tensor, precision) in [(1, Precision::F32), (2, Precision::F32), (1, Precision::Bf16)]
+        {
+            let mut draft = Draft { mini_batch: 16, ..divided(&draft, tensor, false) };
+            draft.data_parallel = DataParallel::ddp(2).with_experts(2);
+            draft.training.precision = precision;
+            alike(&format!("{name}, t {tensor}, {precision:?}"), &draft.plan().unwrap().0);
         }
     }
 }

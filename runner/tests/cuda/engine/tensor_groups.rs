@@ -3,7 +3,7 @@
 use super::{Make, emulated, first_gpu, on_gpu, train};
 use crate::common::tensor_groups::{all, divided};
 use crate::emulator;
-use pipewright_core::plan::{Draft, Precision};
+use pipewright_core::plan::{DataParallel, Draft, Precision};
 
 /// Losses by step, of the only stage.
 fn losses(draft: Draft, make: &Make) -> Vec<f64> {
@@ -38,6 +38,38 @@ fn groups_train_what_one_rank_trains(make: &Make) {
             }
         }
     }
+}
+
+/// Replicas that divide experts train what replicas with all of them train.
+fn expert_groups_train_what_replicas_train(make: &Make) {
+    for (name, draft) in all(5).into_iter().filter(|(name, _)| name.contains("experts")) {
+        for (tensor, replicas, experts) in [(1, 2, 2), (1, 4, 4), (1, 4, 2), (2, 2, 2)] {
+            let of = |experts| -> Vec<f64> {
+                let mut draft = Draft { mini_batch: 16, ..divided(&draft, tensor, false) };
+                draft.data_parallel = DataParallel::ddp(replicas).with_experts(experts);
+                let plan = Draft { micro_batches: 2, ..draft }.plan().unwrap().0;
+                let ranks = train(&plan, Some(make));
+                let sum = |step: usize| ranks.iter().map(|(losses, _)| losses[step]).sum();
+                (0..plan.steps as usize).map(sum).collect()
+            };
+            let what = format!("{name}, t {tensor}, {experts} of {replicas} replicas");
+            near(1e-5, &what, &of(experts), &of(1));
+        }
+    }
+}
+
+#[test]
+fn expert_groups_on_the_emulator() {
+    if emulator::is_there() {
+        expert_groups_train_what_replicas_train(&emulated);
+    }
+}
+
+/// All ranks on one.
+#[test]
+fn expert_groups_on_a_gpu() {
+    let Some(gpu) = first_gpu() else { return };
+    expert_groups_train_what_replicas_train(&on_gpu(gpu));
 }
 
 #[test]
