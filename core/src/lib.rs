@@ -38,6 +38,7 @@ pub mod graph;
 pub mod hf;
 pub mod ids;
 pub mod onnx;
+pub mod order;
 pub mod partition;
 pub mod plan;
 pub mod predict;

@@ -43,6 +43,10 @@ const MODELLED: [(&str, &str); 4] =
 const GROUPED: &str = "--model transformer:layers=8,hidden=512,heads=8,sequence=128,vocabulary=2048 --split uniform \
                        --mini-batch 32 --micro-batches 8 --stages 2 --replicas 2 --tensor 4";
 
+/// 16 ranks: expert groups of 4 replicas, on two stages of eight replicas.
+const EXPERTS: &str = "--model transformer:layers=8,hidden=512,heads=8,sequence=128,vocabulary=2048,experts=8 \
+                       --split uniform --mini-batch 64 --micro-batches 8 --stages 2 --replicas 8 --expert-parallel 4";
+
 /// Orders made for stages that are uneven: networks and their stages, on modelled devices.
 const AUTOMATIC: [(&str, &str); 4] = [
     ("vgg16:32, 4", "--model vgg16:32 --mini-batch 64 --micro-batches 8 --stages 4"),
@@ -109,7 +113,12 @@ fn modelled(dir: &Path) {
 /// Tensor groups, stages and replicas together on such devices, with slices of the sequence and without. What 16
 /// ranks add up and copy takes the time of this machine's cores: the slower the device, the less that is of a step.
 fn grouped(dir: &Path, flops_per_sec: f64, steps: u32) {
-    let model: Vec<&str> = GROUPED.split_whitespace().collect();
+    let sliced = format!("{GROUPED} --sequence-parallel");
+    let cases = [
+        ("4 x 2 x 2", GROUPED),
+        ("4 x 2 x 2, slices", sliced.as_str()),
+        ("2 x 8, experts over 4", EXPERTS),
+    ];
     for mpirun in [false, true] {
         plan(dir, &["--model", "fc32:1024", "--stages", "16"], "laptop", "gpipe");
         let transport = modelled_cluster(dir, mpirun);
@@ -117,12 +126,13 @@ fn grouped(dir: &Path, flops_per_sec: f64, steps: u32) {
         cluster["device"]["flops_per_sec"] = json!(flops_per_sec);
         cluster["device"]["memory_bytes_per_sec"] = json!(flops_per_sec / 10.0);
         write(&dir.join("cluster.json"), &cluster);
-        for slices in [&[][..], &["--sequence-parallel"]] {
-            let mut plan = plan(dir, &[&model[..], slices].concat(), "cluster.json", "1f1b");
+        for (what, model) in cases {
+            let model: Vec<&str> = model.split_whitespace().collect();
+            let mut plan = plan(dir, &model, "cluster.json", "1f1b");
             plan["steps"] = json!(steps);
             write(&dir.join("plan.json"), &plan);
             let speed = 0.8 * flops_per_sec / 1e9;
-            let name = format!("{speed} GFLOP/s, {transport} 4 x 2 x 2 {}", slices.join(" "));
+            let name = format!("{speed} GFLOP/s, {transport} {what}");
             compare(dir, &name, &plan, 16, &["plan.json", "--device", "model"], mpirun);
         }
     }

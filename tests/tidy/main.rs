@@ -29,7 +29,7 @@ const FLOORS: &[(&str, Floors)] =
     &[("core/src/", CORE_FLOORS), ("runner/src/", RUNNER_FLOORS), ("app/src/", APP_FLOORS)];
 
 const CORE_FLOORS: &[&[&str]] = &[
-    &["units", "ids"],
+    &["units", "ids", "order"],
     &["graph", "compress"],
     &["cost", "hf", "onnx"],
     &["partition", "recompute", "adapt"],

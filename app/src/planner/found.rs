@@ -13,7 +13,7 @@ pub fn apply(found: &FoundPlan, inputs: &Inputs) -> Result<Inputs, String> {
     let cuts = found.cuts.clone();
     let micro_batches = found.micro_batches;
     let mut next = Inputs { cuts, schedule, micro_batches, recompute: None, ..inputs.clone() };
-    next.rest.data_parallel.replicas = found.replicas;
+    next.rest.data_parallel = next.rest.data_parallel.with_replicas(found.replicas);
     (next.rest.tensor, next.rest.sequence_parallel) =
         (found.tensor.max(1), found.sequence_parallel);
     for (stage, text) in (0..).zip(&found.recompute).filter(|(_, text)| !text.is_empty()) {

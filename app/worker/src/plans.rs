@@ -4,6 +4,7 @@
 use crate::protocol::{FoundPlan, Plans, Reply};
 use pipewright_core::cost::{Costs, Workload};
 use pipewright_core::graph::Graph;
+use pipewright_core::order::sort_by_numbers;
 use pipewright_core::plan::{Plan, ScheduleText, Sequence};
 use pipewright_core::predict::search::{Choice, Encoding, Fixed, Scored, Search, Space};
 use pipewright_core::predict::{FitError, fit, outline};
@@ -119,7 +120,7 @@ impl Planning {
             entries.map(|scored| (part.of, scored.clone())).collect::<Vec<(usize, Scored)>>()
         };
         let mut all: Vec<(usize, Scored)> = self.parts.iter().flat_map(worth).collect();
-        all.sort_by_key(|(_, scored)| scored.step);
+        sort_by_numbers(&mut all, |(_, scored)| [scored.step.0, 0]);
         let next = all.into_iter().find(|(of, scored)| self.known.insert(key(*of, &scored.choice)));
         let Some((of, next)) = next else { return false };
         if let Some(found) = self.predicted(of, &next) {
@@ -327,6 +328,6 @@ fn front(found: &[FoundPlan], memory: u64) -> Vec<u32> {
             front.push(number);
         }
     }
-    front.sort_by_key(|number| (found[*number as usize].step, *number));
+    sort_by_numbers(&mut front, |number| [found[*number as usize].step, (*number).into()]);
     front
 }

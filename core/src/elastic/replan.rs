@@ -29,7 +29,7 @@ use super::size::Batch;
 use super::{BatchRule, ResizeError, Size};
 use crate::graph::Graph;
 use crate::partition::{PartitionError, balanced, layer_times, split};
-use crate::plan::{DataParallel, Plan, PlanError, Resized, ScheduleText};
+use crate::plan::{Plan, PlanError, Resized, ScheduleText};
 use crate::predict::{FitError, PredictError, Prediction, fit, fits, predict};
 use crate::schedule::{GenerateError, ScheduleKind, Updates};
 use crate::units::Nanos;
@@ -196,10 +196,6 @@ pub fn sizes(plan: &Plan, ranks: u32, rule: BatchRule) -> Result<Vec<Size>, Plan
     Ok(sizes)
 }
 
-fn gcd(a: u32, b: u32) -> u32 {
-    if b == 0 { a } else { gcd(b, a % b) }
-}
-
 struct Job<'a> {
     plan: &'a Plan,
     graph: Graph,
@@ -265,10 +261,7 @@ impl Job<'_> {
     fn divide(&self, plan: &mut Plan, batch: Batch) {
         let planned = plan.planned_batch();
         (plan.mini_batch, plan.micro_batches) = (batch.mini_batch, batch.micro_batches);
-        let DataParallel { replicas, expert_parallel, .. } = &mut plan.data_parallel;
-        // As many replicas of the job's expert groups as these fall into evenly.
-        *expert_parallel = gcd(self.plan.data_parallel.expert_parallel, batch.replicas);
-        *replicas = batch.replicas;
+        plan.data_parallel = self.plan.data_parallel.with_replicas(batch.replicas);
         if let BatchRule::Scale(rate) = self.rule {
             let resized = Resized { mini_batch: planned, rate };
             plan.resized = (batch.mini_batch != planned).then_some(resized);

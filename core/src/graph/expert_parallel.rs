@@ -16,7 +16,6 @@ mod tests;
 use super::autodiff::ComputationKind;
 use super::{Graph, GraphError, GraphParts, Node, Op, ParamShards, TensorSpec};
 use crate::ids::{NodeId, ParamId};
-use std::collections::BTreeMap;
 use thiserror::Error;
 
 /// How replicas divide the experts of a network.
@@ -24,10 +23,10 @@ use thiserror::Error;
 pub struct ExpertParallel {
     /// Replicas of an expert group.
     pub degree: u32,
-    /// By node behind which rows change hands: what it gives before that.
-    results: BTreeMap<NodeId, TensorSpec>,
-    /// The weights of experts.
-    shards: BTreeMap<ParamId, ParamShards>,
+    /// By node: what it gives before its rows change hands, where they do.
+    results: Vec<Option<TensorSpec>>,
+    /// By parameter: how the weights of experts are divided.
+    shards: Vec<Option<ParamShards>>,
 }
 
 /// Why replicas cannot divide experts.
@@ -128,11 +127,12 @@ fn looks_at_rows(node: &Node) -> bool {
 impl ExpertParallel {
     /// Nodes behind which rows change hands.
     pub fn exchanges(&self) -> impl Iterator<Item = NodeId> {
-        self.results.keys().copied()
+        let sends = |(node, result): (u32, &Option<_>)| result.as_ref().map(|_| NodeId(node));
+        (0..).zip(&self.results).filter_map(sends)
     }
 
     pub(in crate::graph) fn result(&self, node: usize) -> Option<&TensorSpec> {
-        self.results.get(&NodeId(node as u32))
+        self.results[node].as_ref()
     }
 }
 
@@ -146,8 +146,8 @@ impl Graph {
         if !rows.inside.contains(&true) {
             return Err(ExpertParallelError::NoExperts { model: self.name });
         }
-        let mut divided =
-            ExpertParallel { degree, results: BTreeMap::new(), shards: BTreeMap::new() };
+        let (results, shards) = (vec![None; self.nodes.len()], vec![None; self.params.len()]);
+        let mut divided = ExpertParallel { degree, results, shards };
         let tensor_parallel = self.tensor_parallel.clone();
         let of_group = tensor_parallel.as_ref().map_or(1, |tensor| tensor.degree);
         let whole = |id: ParamId| self.shards(id).map(|shards| shards.shape.clone());
@@ -164,7 +164,7 @@ impl Graph {
                 let shape = std::mem::replace(&mut param.shape, spec.shape);
                 let shape = whole(*id).unwrap_or(shape);
                 let shards = ParamShards::of_experts(shape, of_group * degree);
-                divided.shards.insert(*id, shards);
+                divided.shards[id.index()] = Some(shards);
             }
             let output = match (&node.op, rows.last[at]) {
                 (Op::Dispatch { .. }, _) => sent(node, &result, degree)?,
@@ -172,7 +172,7 @@ impl Graph {
                 _ => result.clone(),
             };
             if output != result {
-                divided.results.insert(NodeId(at as u32), result);
+                divided.results[at] = Some(result);
             }
             parts.nodes[at].output = output;
         }
@@ -209,7 +209,7 @@ impl Graph {
     }
 
     pub(in crate::graph) fn expert_shards(&self, param: ParamId) -> Option<&ParamShards> {
-        self.expert_groups().and_then(|experts| experts.shards.get(&param))
+        self.expert_groups().and_then(|experts| experts.shards[param.index()].as_ref())
     }
 }
 

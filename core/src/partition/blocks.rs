@@ -7,6 +7,7 @@
 //! the time, so a cut inside a block remains where the balance of stages may need it.
 
 use super::units::Units;
+use crate::order::{descending, sort_by_numbers};
 use std::collections::BTreeSet;
 
 /// Block of every unit: at most `count` blocks (at least one), chosen so that little travels between
@@ -22,7 +23,7 @@ pub(super) fn ranges(units: &Units, count: usize) -> Vec<u32> {
     let mut cuts: BTreeSet<usize> = (0..=n).collect();
     let mut order: Vec<usize> = (1..n).collect();
     // Of equal traffic, earlier cuts go first.
-    order.sort_by_key(|cut| (std::cmp::Reverse(traffic[*cut]), *cut));
+    sort_by_numbers(&mut order, |cut| [descending(traffic[*cut]), *cut as u64]);
     for limit in [share, share.saturating_mul(2), u64::MAX] {
         order.retain(|cut| {
             if cuts.len() <= count + 1 {

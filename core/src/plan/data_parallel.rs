@@ -33,6 +33,10 @@ fn is_zero(zero: &u8) -> bool {
     *zero == 0
 }
 
+fn gcd(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
 fn one() -> u32 {
     1
 }
@@ -83,6 +87,12 @@ impl DataParallel {
     /// So many that divide gradients, too.
     pub fn zero2(replicas: u32) -> Self {
         Self { zero: 2, ..Self::ddp(replicas) }
+    }
+
+    /// The same with another number of replicas; expert groups are as many of them as they fall into evenly.
+    pub fn with_replicas(self, replicas: u32) -> Self {
+        let expert_parallel = gcd(self.expert_parallel, replicas);
+        Self { replicas, expert_parallel, ..self }
     }
 
     /// So many, each expert group of which divides the experts.

@@ -6,6 +6,7 @@
 
 use super::{PredictError, Prediction, plans};
 use crate::ids::LaneId;
+use crate::order::sort_by_numbers;
 use crate::plan::{Draft, Plan, ScheduleText};
 use crate::schedule::{
     self, Action, ActionKind, Automatic, Placement, Schedule, ScheduleKind, StageLoad, Updates,
@@ -54,7 +55,10 @@ pub fn automatic_plan(draft: &Draft, lanes: u32) -> Result<AutomaticPlan, Predic
         }
     }
     // Of equal ones the first: the simplest.
-    named.sort_by_key(|(_, _, prediction)| rank(prediction, memory));
+    sort_by_numbers(&mut named, |(_, _, prediction)| {
+        let (over, step) = rank(prediction, memory);
+        [over.0, step.0]
+    });
     let mut bound = None;
     let mut best: Option<(Plan, Prediction)> = None;
     for placement in placements(stages, lanes) {

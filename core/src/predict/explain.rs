@@ -9,6 +9,7 @@ use super::{PredictError, Prediction, outline};
 use crate::cost::Cluster;
 use crate::graph::Graph;
 use crate::ids::{LaneId, StageId};
+use crate::order::{descending, sort_by_numbers};
 use crate::partition::{layer_times, moves};
 use crate::plan::{Plan, ScheduleText};
 use crate::schedule::ScheduleKind;
@@ -79,7 +80,8 @@ pub fn explain(timeline: &Timeline, arrivals: &Arrivals, cluster: &Cluster) -> E
     }
     let mut terms: Vec<Term> = terms.into_iter().map(|(what, time)| Term { what, time }).collect();
     terms.retain(|term| term.time > Nanos::ZERO);
-    terms.sort_by_key(|term| (std::cmp::Reverse(term.time), term.what));
+    // Of equal ones those stay first that the map has first.
+    sort_by_numbers(&mut terms, |term| [descending(term.time.0), 0]);
     Explanation { path, terms }
 }
 

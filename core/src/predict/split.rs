@@ -24,6 +24,7 @@ pub use order::reordered;
 use super::PredictError;
 use crate::cost::Workload;
 use crate::graph::Graph;
+use crate::order::sort_by_numbers;
 use crate::partition::{
     Footprint, PartitionError, Pipeline, Worker, balanced, chunks, exact, refine, split,
 };
@@ -188,7 +189,7 @@ impl Searched<'_> {
                 found.push((refined.time, refined.cuts));
             }
         }
-        found.sort_by_key(|(time, _)| *time);
+        sort_by_numbers(&mut found, |(time, _)| [time.0, 0]);
         found.into_iter().map(|(_, cuts)| cuts).collect()
     }
 

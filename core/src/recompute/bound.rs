@@ -6,6 +6,7 @@ mod joint;
 
 use super::state::Ticks;
 use super::{Problem, memory, without_recomputation};
+use crate::order::{descending, sort_by_numbers};
 pub(super) use ellipsoid::{Effort, Slope, largest};
 pub(super) use first::First;
 use first::{Priced, Sides};
@@ -114,7 +115,7 @@ fn promising(problem: &Problem, needed: &[bool]) -> Vec<u32> {
     if places.len() > looks {
         anywhere.extend(places.iter().step_by(places.len().div_ceil(looks / 2)));
     }
-    places.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
+    sort_by_numbers(&mut places, |(bytes, node)| [descending(*bytes), (*node).into()]);
     places.truncate(looks - anywhere.len());
     places.iter().chain(&anywhere).map(|place| place.1).collect()
 }

@@ -64,6 +64,7 @@ pub use machine::{Stuck, Waiting};
 use crate::cost::{Cluster, Costs};
 use crate::graph::autodiff::{Computation, ComputationKind, Part, TrainingGraph};
 use crate::ids::LaneId;
+use crate::order::sort_by_numbers;
 use crate::plan::{DataParallel, Mesh, Program};
 use crate::schedule::ActionKind;
 use crate::timeline::{Aside, Timeline};
@@ -182,8 +183,8 @@ fn have_own_devices(cluster: &Cluster, ranks: u32) -> bool {
 }
 
 /// What a lane did besides its work, ascending in its start.
-fn in_order(asides: &mut [Aside]) {
-    asides.sort_by_key(|aside| aside.start);
+fn in_order(asides: &mut Vec<Aside>) {
+    sort_by_numbers(asides, |aside| [aside.start.0, 0]);
 }
 
 /// The step that follows when each lane's work takes these times, in the order of its program: those

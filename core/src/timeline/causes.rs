@@ -10,6 +10,7 @@
 use super::{Lane, Message, Span, Timeline, Work};
 use crate::cost::Cluster;
 use crate::ids::{LaneId, MicroBatch};
+use crate::order::{descending, sort_by_numbers};
 use crate::schedule::{Action, ActionKind};
 use crate::units::Nanos;
 
@@ -201,7 +202,7 @@ pub fn waiting(timeline: &Timeline, arrivals: &Arrivals, lane: usize, index: usi
         found.add(LaneId(lane as u32), inside(span.start, span.end));
         next = Some(arrivals.wait(timeline, lane, index).1);
     }
-    found.working.sort_by_key(|(lane, time)| (std::cmp::Reverse(*time), *lane));
+    sort_by_numbers(&mut found.working, |(lane, time)| [descending(time.0), lane.0.into()]);
     found
 }
 
@@ -231,7 +232,7 @@ pub fn journey(timeline: &Timeline, micro_batch: MicroBatch) -> Vec<(LaneId, Spa
             }
         }
     }
-    found.sort_by_key(|(_, span)| span.start);
+    sort_by_numbers(&mut found, |(_, span)| [span.start.0, 0]);
     found
 }
 

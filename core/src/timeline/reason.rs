@@ -8,6 +8,7 @@
 use super::causes::Arrivals;
 use super::{Idle, Timeline, idle};
 use crate::ids::LaneId;
+use crate::order::{descending, sort_by_numbers};
 use crate::units::Nanos;
 use std::fmt;
 
@@ -107,9 +108,10 @@ impl Reason {
         // The largest remainders are rounded up, as many as are missing.
         let floors: u32 = parts.iter().map(|part| part.percent).sum();
         let missing = self.percent().saturating_sub(floors) as usize;
-        parts.sort_by_key(|part| std::cmp::Reverse((100 * part.time.0) % self.step.0));
+        let over = |part: &IdlePart| (100 * part.time.0) % self.step.0;
+        sort_by_numbers(&mut parts, |part| [descending(over(part)), 0]);
         parts.iter_mut().take(missing).for_each(|part| part.percent += 1);
-        parts.sort_by_key(|part| (std::cmp::Reverse(part.time), part.why));
+        sort_by_numbers(&mut parts, |part| [descending(part.time.0), part.why as u64]);
         parts
     }
 }

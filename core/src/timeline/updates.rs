@@ -1,6 +1,7 @@
 //! Updates of measured lanes, as a plan has them: other programs update all parameters of a rank at once.
 
 use super::{Lane, Span, Timeline, Trace, Work};
+use crate::order::sort_by_numbers;
 use crate::units::Nanos;
 
 impl Trace {
@@ -52,7 +53,7 @@ fn align(lane: &mut Lane, planned: &Lane) {
         };
         lane.spans.push(Span { start, end: finish, work: span.work });
     }
-    lane.spans.sort_by_key(|span| (span.start, span.end));
+    sort_by_numbers(&mut lane.spans, |span| [span.start.0, span.end.0]);
 }
 
 #[cfg(test)]

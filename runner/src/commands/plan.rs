@@ -230,7 +230,7 @@ impl Chosen {
             draft.communication.hierarchical = encoding.by_hosts;
             draft.communication.edges = encoding.edges;
         }
-        draft.data_parallel.replicas = self.replicas;
+        draft.data_parallel = draft.data_parallel.with_replicas(self.replicas);
         draft
     }
 }

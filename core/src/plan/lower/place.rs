@@ -191,20 +191,22 @@ fn gradient_order(inputs: &Inputs, groups: &Groups, program: &StageProgram) -> V
         }
     }
     // Tied ones last, those of experts before them; then the last nodes first, those without a kernel before all.
-    let mut order: Vec<[u64; 4]> = vec![];
+    let mut order: Vec<[u64; 3]> = vec![];
     for (index, place) in program.params.iter().enumerate() {
         if inputs.graph.param(place.param).trainable {
             let node = ready[index].map(|[_, at]| program.kernels[at as usize].node);
             let node = node.map_or(0, |node| u64::from(u32::MAX - node.0) + 1);
-            let of_experts = inputs.graph.is_of_experts(place.param);
-            order.push([groups.is_tied(place.param).into(), of_experts.into(), node, index as u64]);
+            let class = match inputs.graph.is_of_experts(place.param) {
+                _ if groups.is_tied(place.param) => 2,
+                of_experts => of_experts.into(),
+            };
+            order.push([class, node, index as u64]);
         }
     }
     order.sort_unstable();
-    let gradient = |[tied, of_experts, _, index]: [u64; 4]| {
-        let (index, of_experts) = (index as usize, of_experts > 0);
-        let kernels = ready[index].unwrap_or([0; 2]);
-        Gradient { tied: tied > 0, of_experts, index, kernels }
+    let gradient = |[class, _, index]: [u64; 3]| {
+        let (index, kernels) = (index as usize, ready[index as usize].unwrap_or([0; 2]));
+        Gradient { tied: class == 2, of_experts: class == 1, index, kernels }
     };
     order.into_iter().map(gradient).collect()
 }
@@ -230,13 +232,16 @@ fn place_gradients(
         let place = &mut program.params[index];
         let region = arena.take(bytes(place.param));
         place.gradient = Some(region);
+        let offset = place.weight.offset;
         let apart = if of_experts { inputs.data_parallel.expert_parallel } else { 1 };
-        program.buckets.extend(open.take_if(|bucket| bucket.apart != apart));
+        if open.is_some_and(|bucket| bucket.apart != apart) {
+            close(program, open.take());
+        }
         let sum = sums[usize::from(of_experts)].filter(|_| !tied);
         let Some((group, like)) = sum else { continue };
         let at = program.buckets.len();
         let reduction = inputs.communication.bucket(program.stage, at);
-        let weights = Region { offset: place.weight.offset, bytes: Bytes::ZERO };
+        let weights = Region { offset, bytes: Bytes::ZERO };
         let divided = like.map(|like| Divided { weights, ..like });
         let bucket = Bucket { region, first, ready, group, apart, slot: 0, reduction, divided };
         let bucket = open.get_or_insert(bucket);
@@ -247,11 +252,15 @@ fn place_gradients(
             divided.weights.bytes = bucket.region.bytes;
         }
         if bucket.region.bytes >= most {
-            program.buckets.extend(open.take());
+            close(program, open.take());
         }
     }
-    program.buckets.extend(open);
-    if inputs.data_parallel.expert_parallel > 1 {
-        program.buckets.sort_by_key(|bucket| bucket.ready);
-    }
+    close(program, open);
+}
+
+/// A bucket is full. Those of experts, which lie behind all others, are summed when they are complete.
+fn close(program: &mut StageProgram, bucket: Option<Bucket>) {
+    let Some(bucket) = bucket else { return };
+    let later = program.buckets.iter().position(|b| bucket.apart > 1 && b.ready > bucket.ready);
+    program.buckets.insert(later.unwrap_or(program.buckets.len()), bucket);
 }

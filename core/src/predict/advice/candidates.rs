@@ -5,7 +5,7 @@ use crate::compress::USUAL;
 use crate::cost::{Costs, Workload};
 use crate::graph::Precision;
 use crate::partition::balanced;
-use crate::plan::{DataParallel, Plan, PlanError, ScheduleText, training_graphs};
+use crate::plan::{Plan, PlanError, ScheduleText, training_graphs};
 use crate::predict::search::{Choice, Fixed, Search, Space};
 use crate::predict::{Borders, PredictError, USUAL as USUAL_WORK, best_split};
 use crate::schedule::{ScheduleKind, Updates};
@@ -203,7 +203,7 @@ fn searched(plan: &Plan, lanes: u32, ranks: u32) -> Vec<Plan> {
             recompute: vec![],
             ..plan.clone()
         };
-        other.data_parallel.replicas = choice.replicas;
+        other.data_parallel = other.data_parallel.with_replicas(choice.replicas);
         Some(other)
     };
     let list = search.shortlist(SHORTLIST);
@@ -236,7 +236,7 @@ fn numerics(plan: &Plan, best: Option<&Plan>) -> Vec<Plan> {
 /// least.
 pub(super) fn bound(plan: &Plan) -> Result<Nanos, PredictError> {
     let schedule = ScheduleText::of(ScheduleKind::OneFOneB, 1, 1).map_err(PlanError::from)?;
-    let data_parallel = DataParallel { replicas: 1, ..plan.data_parallel };
+    let data_parallel = plan.data_parallel.with_replicas(1);
     let (cuts, recompute, micro_batches) = (vec![], vec![], 1);
     let alone = Plan { cuts, schedule, recompute, micro_batches, data_parallel, ..plan.clone() };
     let (graph, schedule) = alone.check()?;

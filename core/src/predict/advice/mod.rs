@@ -28,6 +28,7 @@
 mod candidates;
 mod change;
 
+use crate::order::sort_by_numbers;
 pub use change::Change;
 use change::changes;
 
@@ -257,7 +258,8 @@ impl Advisor {
     /// another and gains no more.
     pub fn advice(&self) -> Vec<&Advice> {
         let mut all: Vec<&Advice> = self.found.iter().collect();
-        all.sort_by_key(|advice| (advice.changes.len(), advice.step, advice.peak));
+        shortest_first(&mut all);
+        sort_by_numbers(&mut all, |advice| [advice.changes.len() as u64, 0]);
         let mut best: Vec<&Advice> = vec![];
         for advice in all {
             let covers = |known: &&Advice| {
@@ -268,7 +270,7 @@ impl Advisor {
                 best.push(advice);
             }
         }
-        best.sort_by_key(|advice| (advice.step, advice.peak));
+        shortest_first(&mut best);
         let of = |rank: u8| best.iter().copied().filter(move |advice| advice.rank() == rank);
         // Half of what is to gain, in as little memory as that takes.
         let half =
@@ -289,7 +291,8 @@ impl Advisor {
                 chosen.push(advice);
             }
         }
-        chosen.sort_by_key(|advice| (advice.rank(), advice.step, advice.peak));
+        shortest_first(&mut chosen);
+        sort_by_numbers(&mut chosen, |advice| [advice.rank().into(), 0]);
         chosen
     }
 }
@@ -300,6 +303,10 @@ impl Advice {
         let alters = self.changes.iter().any(Change::alters_training);
         u8::from(alters) + if self.more_ranks > 0 { 2 } else { 0 }
     }
+}
+
+fn shortest_first(advice: &mut Vec<&Advice>) {
+    sort_by_numbers(advice, |advice| [advice.step.0, advice.peak.0]);
 }
 
 /// Whether a step is shorter than another by more than noise.

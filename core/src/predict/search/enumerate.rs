@@ -4,6 +4,7 @@ use super::choice::Figures;
 use super::evaluate::bound;
 use super::refusal::why_none;
 use super::{Chain, Choice, SearchError, Space};
+use crate::order::sort_by_numbers;
 use crate::partition::split;
 use crate::schedule::{Placement, ScheduleKind, Updates};
 use std::collections::BTreeMap;
@@ -65,7 +66,7 @@ pub(super) fn candidates(space: &Space<'_>) -> Result<(Chains, Vec<Candidate>), 
         return Err(SearchError::Empty { why: why_none(space) });
     }
     // Stable, so of equal bounds the simpler choice comes first.
-    found.sort_by_key(|candidate| candidate.bound.step);
+    sort_by_numbers(&mut found, |candidate| [candidate.bound.step.0, 0]);
     Ok((chains, found))
 }
 

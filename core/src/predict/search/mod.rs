@@ -61,6 +61,7 @@ pub use front::Front;
 
 use crate::cost::memory::States;
 use crate::cost::{Cluster, Workload};
+use crate::order::sort_by_numbers;
 use crate::units::Bytes;
 use enumerate::Candidate;
 use refine::Refine;
@@ -218,7 +219,7 @@ impl<'a> Search<'a> {
                 list.push(scored);
             }
         }
-        list.sort_by_key(|scored| scored.step);
+        sort_by_numbers(&mut list, |scored| [scored.step.0, 0]);
         list
     }
 

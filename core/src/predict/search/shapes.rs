@@ -1,6 +1,7 @@
 //! The fastest choices of each shape: tensor-parallel degree, lanes, replicas, and whether stages run both ways.
 
 use super::{Choice, Scored};
+use crate::order::sort_by_numbers;
 use crate::schedule::Placement;
 use crate::units::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
@@ -98,6 +99,6 @@ impl Best {
 }
 
 fn ascending(mut list: Vec<&Scored>) -> Vec<&Scored> {
-    list.sort_by_key(|scored| scored.step);
+    sort_by_numbers(&mut list, |scored| [scored.step.0, 0]);
     list
 }

@@ -9,6 +9,7 @@ use super::{DOWNSETS, SplitError};
 use crate::cost::Workload;
 use crate::graph::{Graph, GraphParts, Layer, Node, Op};
 use crate::ids::{NodeId, ParamId};
+use crate::order::sort_by_numbers;
 use crate::partition::{Pipeline, exact};
 use crate::plan::{Draft, ScheduleText};
 
@@ -28,7 +29,7 @@ pub fn reordered(draft: &Draft, order: &ScheduleText) -> Result<Option<Graph>, S
     let stage_of = stages(&trials, sketch.work);
     let Some(stage_of) = stage_of.filter(|stages| !stages.is_sorted()) else { return Ok(None) };
     let mut layers: Vec<usize> = (0..stage_of.len()).collect();
-    layers.sort_by_key(|layer| stage_of[*layer]);
+    sort_by_numbers(&mut layers, |layer| [stage_of[*layer] as u64, 0]);
     Ok(in_order(graph, &layers))
 }
 

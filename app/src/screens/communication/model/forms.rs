@@ -119,7 +119,7 @@ fn as_plan(inputs: &Inputs, ground: &Ground, form: Form, devices: u32) -> Option
         next.recompute = None;
         engine::split(&mut next, stages);
     }
-    next.rest.data_parallel.replicas = replicas;
+    next.rest.data_parallel = next.rest.data_parallel.with_replicas(replicas).with_experts(1);
     next.rest.tensor = if form == Form::TensorParallel { devices } else { 1 };
     let ground = Ground::near(&next, ground);
     let solved = engine::solve(&next, &ground).ok()?;
