@@ -138,7 +138,9 @@ fn is_plain(inputs: &Inputs, programs: &[Program]) -> bool {
         && schedule.overlaps.iter().all(Vec::is_empty)
         && !(cluster.receivers_copy || cluster.blocking_sends)
         && !inputs.data_parallel.through_first()
+        // Instructions say what is sent within passes.
         && inputs.mesh().tensor == 1
+        && inputs.mesh().experts == 1
         && !inputs.training.judges_gradients()
         && edges.within.is_lossless()
         && edges.across.is_lossless()
