@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 /// How long [`Browser::until`] waits: generous, because other work may load the machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How long a script may take before the browser gives it up.
+const SCRIPT: Duration = Duration::from_secs(180);
+
 /// How often a browser is started that does not come up.
 const STARTS: u32 = 3;
 
@@ -318,6 +321,8 @@ fn capabilities(binary: &Path, scratch: &Path, downloads: &Path) -> Value {
     json!({ "capabilities": { "alwaysMatch": {
         "browserName": "chrome",
         "goog:loggingPrefs": { "browser": "ALL" },
+        // However busy the machine is: a script that ends late has measured all the same.
+        "timeouts": { "script": SCRIPT.as_millis() as u64 },
         "goog:chromeOptions": { "binary": binary, "args": args, "prefs": prefs },
     } } })
 }
