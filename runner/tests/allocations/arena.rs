@@ -326,6 +326,27 @@ fn steps_of_tensor_groups_allocate_nothing() {
     }
 }
 
+/// Replicas that divide experts, under every schedule that sums gradients at the end: memory is as planned, and a step
+/// allocates nothing.
+#[test]
+fn expert_groups() {
+    let preset = "transformer:layers=4,hidden=16,heads=4,sequence=8,vocabulary=29,gated,experts=4";
+    let graph = preset.parse::<Preset>().unwrap().graph().unwrap();
+    let synchronous = |kind: &ScheduleKind| kind.updates() == Updates::Synchronous;
+    for schedule in ScheduleKind::ALL.into_iter().filter(synchronous) {
+        let draft = draft_of(graph.clone(), schedule.placement().stages(2));
+        let mut draft = small(draft, schedule, 8);
+        draft.data_parallel = DataParallel::ddp(2).with_experts(2);
+        ranks_hold_what_is_predicted("experts", draft.clone());
+        if let ScheduleKind::OneFOneB | ScheduleKind::ZbV = schedule {
+            let data_parallel = draft.data_parallel;
+            let features = Draft { data_parallel, ..with_features(draft.clone()) };
+            allocates_nothing("experts, features", features);
+            allocates_nothing("experts", draft);
+        }
+    }
+}
+
 #[test]
 fn the_counter_counts() {
     let (mut block, before) = (vec![], held());
