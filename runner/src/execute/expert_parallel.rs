@@ -93,7 +93,8 @@ impl<T: Transport> Rank<'_, T> {
     ) -> Result<(), TransportError> {
         let region = |operand: &Operand| stage.region(operand, pass.slot, pass.outbox);
         let (from, to) = (region(&kernel.reads[0]), region(&kernel.writes[0]));
-        let Some(scratch) = kernel.workspace.as_ref().map(region) else { return Ok(()) };
+        let scratch = kernel.workspace.as_ref().map(region);
+        let scratch = scratch.expect("lowering gave rows on their way a place");
         let rows = self.rows(kernel, from);
         let [leaving_order, arriving_order] = match kernel.kind {
             ComputationKind::RowsToExperts => [Layout::Tokens, Layout::Experts],

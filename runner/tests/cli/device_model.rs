@@ -96,6 +96,17 @@ fn replicas_sum_their_gradients_beside_the_backward_passes() {
     }
 }
 
+/// On threads and processes.
+fn runs_as_simulated(dir: &Path, plan: &Plan) {
+    write(dir, "plan.json", plan.to_json());
+    let args = ["plan.json", "--device", "model", "--out"];
+    let ended = runner_in(dir, &[&args[..], &["threads"]].concat());
+    check(&ended, &dir.join("threads"), plan);
+    if let Some(ended) = mpirun_in(dir, plan.ranks(), &[&args[..], &["mpi"]].concat()) {
+        check(&ended, &dir.join("mpi"), plan);
+    }
+}
+
 /// Two stages, two replicas, groups of two: partial sums are summed within passes.
 #[test]
 fn tensor_groups_take_what_is_simulated() {
@@ -106,14 +117,7 @@ fn tensor_groups_take_what_is_simulated() {
     (draft.tensor, draft.data_parallel) = (2, DataParallel::ddp(2));
     draft.cluster.device.flops_per_sec = 1e9;
     (draft.cluster.devices_per_node, draft.cluster.ranks_per_node) = (64, 64);
-    let plan = draft.plan().unwrap().0;
-    write(&dir, "plan.json", plan.to_json());
-    let args = ["plan.json", "--device", "model", "--out"];
-    let ended = runner_in(&dir, &[&args[..], &["threads"]].concat());
-    check(&ended, &dir.join("threads"), &plan);
-    if let Some(ended) = mpirun_in(&dir, 8, &[&args[..], &["mpi"]].concat()) {
-        check(&ended, &dir.join("mpi"), &plan);
-    }
+    runs_as_simulated(&dir, &draft.plan().unwrap().0);
 }
 
 /// Two stages, two replicas that divide experts: rows are exchanged within passes.
@@ -127,14 +131,7 @@ fn expert_groups_take_what_is_simulated() {
     draft.data_parallel = DataParallel::ddp(2).with_experts(2);
     draft.cluster.device.flops_per_sec = 1e9;
     (draft.cluster.devices_per_node, draft.cluster.ranks_per_node) = (64, 64);
-    let plan = draft.plan().unwrap().0;
-    write(&dir, "plan.json", plan.to_json());
-    let args = ["plan.json", "--device", "model", "--out"];
-    let ended = runner_in(&dir, &[&args[..], &["threads"]].concat());
-    check(&ended, &dir.join("threads"), &plan);
-    if let Some(ended) = mpirun_in(&dir, 4, &[&args[..], &["mpi"]].concat()) {
-        check(&ended, &dir.join("mpi"), &plan);
-    }
+    runs_as_simulated(&dir, &draft.plan().unwrap().0);
 }
 
 /// Replicas that divide updates gather the parameters behind them; those that divide gradients sum those of each
