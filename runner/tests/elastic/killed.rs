@@ -48,6 +48,15 @@ fn survives_in(plan: &Plan, place: &str, faults: &str, losses: &[String]) -> Vec
     lost
 }
 
+/// The four ranks of a plan, each at every place where groups do something together.
+#[track_caller]
+fn survives_everywhere(plan: &Plan, losses: &[String]) {
+    for place in ["forward", "all-reduce", "checkpoint"] {
+        let lost = survives_in(plan, place, &one_by_one(place), losses);
+        assert_eq!(lost.len(), 4, "{place}: {lost:?}");
+    }
+}
+
 /// One rank after the other, each in a generation of its own.
 fn one_by_one(place: &str) -> String {
     let fault = |rank: u64| format!("{rank}:{place}:{}@{}", 3 + 4 * rank, rank + 1);
@@ -89,10 +98,7 @@ fn every_rank_of_expert_groups() {
     let dir = scratch("killed-experts");
     let plan = expert_groups(STEPS);
     let Some(losses) = whole(&dir, &plan) else { return };
-    for place in ["forward", "all-reduce", "checkpoint"] {
-        let lost = survives_in(&plan, place, &one_by_one(place), &losses);
-        assert_eq!(lost.len(), 4, "{place}: {lost:?}");
-    }
+    survives_everywhere(&plan, &losses);
     write(&dir, "plan.json", plan.to_json());
     // One replica alone has all experts.
     let mut job = Job::start(&dir, "three", &["--slots", "3"], "1:forward:6");
@@ -122,10 +128,7 @@ fn every_rank_of_tensor_groups() {
     let dir = scratch("killed-tensor");
     let plan = groups(STEPS);
     let Some(losses) = whole(&dir, &plan) else { return };
-    for place in ["forward", "all-reduce", "checkpoint"] {
-        let lost = survives_in(&plan, place, &one_by_one(place), &losses);
-        assert_eq!(lost.len(), 4, "{place}: {lost:?}");
-    }
+    survives_everywhere(&plan, &losses);
     // The last of three slots has no group: one replica trains what two would.
     write(&dir, "plan.json", plan.to_json());
     let mut job =
