@@ -161,3 +161,19 @@ fn a_kind_without_measurement_has_the_speed_of_memory() {
     assert!(price(&cluster, &all(&cluster), false, way("int8"), BUCKET).codec < measured.codec);
     assert!(cluster.codecs.iter().all(|speed| speed.codec != CodecKind::Int8 { block: None }));
 }
+
+#[test]
+fn all_to_alls_share_adapters_between_nodes_and_a_link_within() {
+    let cluster = hosts(4, 1e9);
+    // Twelve of sixteen parts leave the node, and its four ranks have one adapter.
+    let between = all_to_all(&cluster, &all(&cluster), BUCKET);
+    let expected = 12.0 * 50e-6 + BUCKET * 12.0 / 16.0 * 4.0 / 1e9;
+    assert!((between.seconds / expected - 1.0).abs() < 1e-9, "{between:?}, {expected}");
+    assert!((between.sent / (BUCKET * 15.0 / 16.0) - 1.0).abs() < 1e-9);
+    let ranks: Vec<LaneId> = (0..4).map(LaneId).collect();
+    let group = Group::new(&cluster, &ranks, 16);
+    let within = all_to_all(&cluster, &group, BUCKET).seconds;
+    assert_eq!(within, time(Collective::AllToAll, 4, BUCKET, cluster.link_of(group.level)));
+    assert!(within > 0.0 && within < between.seconds);
+    assert_eq!(all_to_all(&cluster, &Group::even(1, 4), BUCKET), Price::default());
+}
