@@ -6,11 +6,23 @@
 use super::chunks;
 use super::fp8::factors;
 use super::matmul::{Matrix, MatrixMut, Product, matmul};
+use super::vector::vectorised;
 use crate::{Call, Operands};
 use pipewright_core::compress::narrow::{E4m3, E5m2};
 
 /// Columns of a gradient that one thread sums.
 const COLUMNS: usize = 256;
+
+vectorised! {
+    /// Adds columns of rows that lie `stride` apart, in the order of the rows.
+    fn add_columns(sums: &mut [f32], rows: &[f32], stride: usize) {
+        for row in rows.chunks(stride) {
+            for (sum, g) in sums.iter_mut().zip(row) {
+                *sum += g;
+            }
+        }
+    }
+}
 
 struct LinearShape {
     rows: usize,
@@ -70,10 +82,7 @@ pub fn weight_gradient(call: &Call, operands: Operands) {
     if let Some(bias) = gradients.get_mut(1) {
         let threads = chunks::worth(call.threads, reads[1].len());
         chunks::for_each(threads, bias, COLUMNS, |i, bias| {
-            for row in reads[1].chunks_exact(outputs) {
-                let row = &row[i * COLUMNS..];
-                bias.iter_mut().zip(row).for_each(|(sum, g)| *sum += g);
-            }
+            add_columns(bias, &reads[1][i * COLUMNS..], outputs);
         });
     }
 }

@@ -24,6 +24,9 @@ const WORTH_SPLITTING: usize = 1 << 18;
 /// Rows of a right-hand factor that are transposed at a time.
 const PANEL_DEPTH: usize = 512;
 
+/// Rows of a result from which on the transposed panels no longer pay: packing is little beside the product.
+const MANY_ROWS: usize = 512;
+
 /// A panel of so many rows and a tile of columns, or of fewer rows and more tiles: 128 KiB, which stay in the
 /// second cache.
 const PANEL: usize = PANEL_DEPTH * COLUMN_TILE;
@@ -165,12 +168,22 @@ pub fn matmul(out: MatrixMut, lhs: Matrix, rhs: Matrix, product: Product, thread
     assert_eq!(lhs.columns, rhs.rows, "shapes of the factors");
     let work = out.rows * out.columns * lhs.columns;
     let threads = if work < WORTH_SPLITTING { 1 } else { threads };
-    shared(out, lhs, rhs, product, threads);
+    // Of the whole product, so that its parts are summed in one way whatever the number of threads.
+    let few = (2..MANY_ROWS).contains(&out.rows);
+    let run =
+        if few && rhs.row_stride == 1 && rhs.rows >= COLUMN_TILE { by_panels } else { multiply };
+    shared(out, lhs, rhs, threads, &|out, lhs, rhs| run(out, lhs, rhs, product));
 }
 
 /// Cuts the product over threads: columns as long as each thread has several tiles of them, for
 /// `gemm` packs the right-hand factor anew in each part; then rows.
-fn shared(out: MatrixMut, lhs: Matrix, rhs: Matrix, product: Product, threads: usize) {
+fn shared(
+    out: MatrixMut,
+    lhs: Matrix,
+    rhs: Matrix,
+    threads: usize,
+    run: &(impl Fn(MatrixMut, Matrix, Matrix) + Sync),
+) {
     let (rows, columns) = (out.rows, out.columns);
     let cut = |len: usize, tile: usize| (len * (threads / 2) / threads.max(1)) / tile * tile;
     let (row, column) = (cut(rows, ROW_TILE), cut(columns, COLUMN_TILE));
@@ -178,19 +191,17 @@ fn shared(out: MatrixMut, lhs: Matrix, rhs: Matrix, product: Product, threads: u
         let ((left, right), (of_left, of_right)) =
             (out.cut_columns(column), rhs.cut_columns(column));
         both(
-            || shared(left, lhs, of_left, product, threads / 2),
-            || shared(right, lhs, of_right, product, threads - threads / 2),
+            || shared(left, lhs, of_left, threads / 2, run),
+            || shared(right, lhs, of_right, threads - threads / 2, run),
         );
     } else if threads > 1 && row >= 2 * ROW_TILE && (columns > SMALL || row > SMALL) {
         let ((top, bottom), (of_top, of_bottom)) = (out.cut_rows(row), lhs.cut_rows(row));
         both(
-            || shared(top, of_top, rhs, product, threads / 2),
-            || shared(bottom, of_bottom, rhs, product, threads - threads / 2),
+            || shared(top, of_top, rhs, threads / 2, run),
+            || shared(bottom, of_bottom, rhs, threads - threads / 2, run),
         );
-    } else if rhs.row_stride == 1 && rhs.rows >= COLUMN_TILE && rows > 1 {
-        by_panels(out, lhs, rhs, product);
     } else {
-        multiply(out, lhs, rhs, product);
+        run(out, lhs, rhs);
     }
 }
 
@@ -279,7 +290,13 @@ mod tests {
         let numbers = |n: usize| -> Vec<f32> { (0..n).map(|i| (i as f32 * 0.37).sin()).collect() };
         let run = move || {
             thread_pool::join(4).expect("threads");
-            for (m, n, k) in [(100, 1000, 600), (1000, 130, 70), (300, 70, 2000), (7, 500, 900)] {
+            for (m, n, k) in [
+                (100, 1000, 600),
+                (1000, 130, 70),
+                (300, 70, 2000),
+                (7, 500, 900),
+                (700, 500, 1100),
+            ] {
                 let (a, b) = (numbers(m * k), numbers(k * n));
                 let outs = [1, 2, 3, 4].map(|threads| {
                     let mut out = numbers(m * n);

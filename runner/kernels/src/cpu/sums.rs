@@ -34,14 +34,7 @@ pub fn sum(values: &[f32]) -> f32 {
 pub fn lanes(slices: [&[f32]; 3], term: impl Fn(f32, f32, f32) -> f32) -> f32 {
     let mut lanes = [0.0f32; LANES];
     fold(slices, &mut lanes, |lane, a, b, c| lane + term(a, b, c));
-    // Halves upon halves: vectors to the last few.
-    let mut width = LANES / 2;
-    while width > 0 {
-        let (low, high) = lanes.split_at_mut(width);
-        low.iter_mut().zip(&high[..width]).for_each(|(a, b)| *a += b);
-        width /= 2;
-    }
-    lanes[0]
+    halve(&mut lanes, |a, b| a + b)
 }
 
 /// Largest element; not a number where one of them is none. For bodies of `vectorised` functions.
@@ -51,7 +44,19 @@ pub fn largest(values: &[f32]) -> f32 {
     let larger = |a: f32, b: f32| if b > a || b.is_nan() { b } else { a };
     let mut lanes = [f32::NEG_INFINITY; LANES];
     fold([values; 3], &mut lanes, |lane, value, _, _| larger(lane, value));
-    lanes.into_iter().fold(f32::NEG_INFINITY, larger)
+    halve(&mut lanes, larger)
+}
+
+/// Takes lanes together, halves upon halves: vectors to the last few.
+#[inline(always)]
+fn halve(lanes: &mut [f32; LANES], step: impl Fn(f32, f32) -> f32) -> f32 {
+    let mut width = LANES / 2;
+    while width > 0 {
+        let (low, high) = lanes.split_at_mut(width);
+        low.iter_mut().zip(&high[..width]).for_each(|(a, b)| *a = step(*a, *b));
+        width /= 2;
+    }
+    lanes[0]
 }
 
 /// Takes the elements of three slices of one length into the lanes, in order.
