@@ -176,8 +176,8 @@ impl Inputs {
             return Ok(own.schedule.clone());
         }
         Err(tr!(
-            "{name} is an order for {its_stages} stages and {its_m} micro-batches, the plan has \
-             {stages} and {m}; choose a schedule that has a name",
+            "{name} orders {its_stages} x {its_m} passes (stages x micro-batches), the plan has \
+             {stages} x {m}; choose a schedule that has a name",
             name = own.name,
             its_stages,
             its_m,

@@ -29,7 +29,7 @@ use super::engine::{self, Ground};
 use super::inputs::Inputs;
 use super::presets;
 use crate::base::screen::Screen;
-use crate::base::texts::{t, tr};
+use crate::base::texts::{said, t, tr};
 use crate::base::words::unescape;
 use pipewright_core::compress::{CodecKind, Reduction};
 use pipewright_core::graph::Precision;
@@ -217,7 +217,7 @@ pub fn read(fragment: &str, current: Option<&Inputs>) -> Link {
             _ => choose(&mut link.inputs, key, &value, current),
         };
         if let Err(why) = taken {
-            link.problems.push(format!("`{word}`: {why}"));
+            link.problems.push(format!("`{word}`: {}", said(&why)));
         }
     }
     if let Some(a) = a {

@@ -2,6 +2,9 @@
 //! what it meant on the day when it was written down.
 
 use super::*;
+use crate::base::texts::speak;
+use std::collections::BTreeMap;
+use std::path::Path;
 
 /// What a link means, in a line.
 fn meaning(link: &Link) -> String {
@@ -42,4 +45,20 @@ fn old_links_keep_their_meaning() {
         let [link, meant] = pair else { panic!("{pair:?}: a link, then its meaning") };
         assert_eq!(meaning(&read(link, None)), *meant, "{link}");
     }
+}
+
+#[test]
+fn what_is_wrong_in_a_link_is_said_in_the_pages_language() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("texts/ja.json");
+    let table: BTreeMap<String, String> =
+        serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    let leak = |text: String| -> &'static str { Box::leak(text.into_boxed_str()) };
+    speak(table.into_iter().map(|(english, other)| (leak(english), leak(other))).collect());
+    for bad in ["s=nope", "model=nope", "codec=fp7", "codec=bf16:2", "batch=0", "a=s%3Dnope"] {
+        let problems = read(bad, None).problems;
+        let said = problems.first().unwrap_or_else(|| panic!("{bad} is taken"));
+        let of_japanese = said.chars().any(|c| ('ぁ'..='ん').contains(&c));
+        assert!(problems.len() == 1 && of_japanese, "{bad}: {problems:?}");
+    }
+    speak(vec![]);
 }

@@ -109,7 +109,7 @@ fn order(name: &str, text: &str) -> Result<Found, String> {
         tr!("{name} was read as a PyTorch schedule: {why}. Nothing changed.", name, why)
     })?;
     let said = tr!(
-        "{name}: {lanes} lanes, {stages} stages, {m} micro-batches.",
+        "{name}: lanes {lanes}, stages {stages}, micro-batches {m}.",
         name,
         lanes = schedule.lanes.len(),
         stages = schedule.stages(),

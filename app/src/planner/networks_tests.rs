@@ -156,7 +156,7 @@ fn an_order_from_a_file_is_the_plan_s_and_goes_through_its_file() {
     assert_eq!((moved.stages(), moved.micro_batches), (2, 1));
     moved.micro_batches = 4;
     let why = solve(&moved, &Ground::of(&moved)).unwrap_err();
-    assert!(why.starts_with("a.csv is an order for 2 stages and 1 micro-batches"), "{why}");
+    assert!(why.starts_with("a.csv orders 2 x 1 passes (stages x micro-batches)"), "{why}");
 }
 
 #[test]

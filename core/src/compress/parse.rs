@@ -12,11 +12,10 @@ use thiserror::Error;
 /// What is wrong with the text of a codec, and what may stand there.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ParseCodecError {
-    /// No codec has that name.
+    /// No codec has that name. Of those that exist a plan can have the ones that are listed.
     #[error(
         "no codec is called `{0}`: choose fp32, fp16, bf16, fp8-e5m2, fp8-e4m3, table:BITS, \
-         table-mean:BITS, one-bit, cntk-bits:BITS, sign-norm, int8, int8:BLOCK, top-k:ONE_IN or \
-         power-sgd:RANK"
+         table-mean:BITS, one-bit, cntk-bits:BITS, sign-norm, int8, int8:BLOCK or top-k:ONE_IN"
     )]
     Name(String),
     /// A setting that the codec has not, or that is missing.

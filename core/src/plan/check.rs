@@ -313,9 +313,10 @@ impl Plan {
 
     /// Refuses what needs whole gradients where replicas divide them.
     fn check_divided_gradients(&self, schedule: &Schedule) -> Result<(), PlanError> {
+        if self.communication.encodes() {
+            self.data_parallel.check_encoded()?;
+        }
         let excluded = [
-            // What is carried over of a gradient would be as large as the gradient.
-            (self.communication.encodes(), "encoded gradients"),
             // Copies of a stage wait for each other in the middle of a step: their passes follow from each other.
             (schedule.routes.len() > 1, "schedules whose pipelines run both ways"),
         ];
@@ -434,6 +435,20 @@ impl Plan {
 }
 
 impl DataParallel {
+    /// Refuses encoded gradients where replicas divide gradients or experts: what is carried over of a gradient would
+    /// be as large as the gradient.
+    ///
+    /// # Errors
+    /// [`PlanError::WithZero2`] and [`PlanError::WithExperts`].
+    pub fn check_encoded(&self) -> Result<(), PlanError> {
+        let what = "encoded gradients";
+        match (self.divides_gradients(), self.expert_parallel) {
+            (true, _) => Err(PlanError::WithZero2(what)),
+            (false, 2..) => Err(PlanError::WithExperts(what)),
+            (false, _) => Ok(()),
+        }
+    }
+
     /// Refuses what replicas cannot do while they divide experts.
     ///
     /// # Errors
@@ -447,9 +462,11 @@ impl DataParallel {
         }
         let excluded = [
             (self.through_first(), "data-parallel mode `dp`; use `ddp`"),
-            (communication.encodes(), "encoded gradients"),
             (self.divides_gradients(), "replicas that divide gradients; use zero 1"),
         ];
+        if communication.encodes() {
+            self.check_encoded()?;
+        }
         match excluded.into_iter().find(|(asked, _)| *asked && expert_parallel > 1) {
             Some((_, what)) => Err(PlanError::WithExperts(what)),
             None => Ok(()),

@@ -51,8 +51,8 @@ pub(super) fn with_communication(
     Ok(simulate(&programs, &prediction.stages, &plan.cluster, copies)?.step)
 }
 
-/// Single precision, then each of `ways` with whether it goes by hosts, on the plan's cluster. Empty
-/// where nobody sums.
+/// Single precision, then each of `ways` with whether it goes by hosts, on the plan's cluster. Single precision alone
+/// where the plan cannot have encoded gradients, empty where nobody sums.
 ///
 /// # Errors
 /// When programs would wait for each other.
@@ -64,6 +64,8 @@ pub fn offers(
     if plan.data_parallel.through_first() || !prediction.programs.iter().any(sums_gradients) {
         return Ok(vec![]);
     }
+    let encoded = plan.data_parallel.check_encoded();
+    let ways = if encoded.is_ok() { ways } else { &[] };
     let mut offers: Vec<Offer> = vec![];
     for (way, by_hosts) in [(Reduction::default(), false)].iter().chain(ways).copied() {
         let step = with_communication(plan, prediction, &single(plan, way, by_hosts))?;

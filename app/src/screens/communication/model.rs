@@ -63,7 +63,12 @@ impl Base {
         self.prediction.groups.iter().map(|group| group.len() as u32).max().unwrap_or(1)
     }
 
-    /// Single precision and every codec, with such a link.
+    /// Why gradients cannot be encoded.
+    pub fn refusal(&self) -> Option<String> {
+        self.plan.data_parallel.check_encoded().err().map(|why| why.to_string())
+    }
+
+    /// Single precision and every codec that the plan can have, with such a link.
     ///
     /// # Errors
     /// When programs would wait for each other.
@@ -184,6 +189,13 @@ mod tests {
             let (_, prediction) = inputs.plan().unwrap();
             assert_eq!(prediction.timeline.step, row.step, "{}", row.way);
         }
+        inputs.rest.communication = Communication::default();
+        assert_eq!(base.refusal(), None);
+        inputs.rest.data_parallel.zero = 2;
+        let divided = Base::new(&inputs).unwrap();
+        assert!(divided.refusal().is_some_and(|why| why.contains("encoded gradients")));
+        assert_eq!(divided.rows(asked, 1e6).unwrap().len(), 1, "single precision");
+        inputs.rest.data_parallel.zero = 0;
         inputs.rest.data_parallel.replicas = 1;
         assert!(Base::new(&inputs).unwrap().rows(asked, 1e6).unwrap().is_empty());
         inputs.rest.data_parallel.replicas = 3;

@@ -7,7 +7,7 @@ use super::model::{Asked, Base, Curve, SPAN, errors, taken};
 use crate::base::format;
 use crate::base::later::{self, Missing};
 use crate::base::screen::Screen;
-use crate::base::texts::{said, t};
+use crate::base::texts::{said, t, tr};
 use crate::state::State;
 use crate::widgets::icons::{Icon, icon};
 use crate::widgets::size::watch;
@@ -243,7 +243,10 @@ fn Codecs() -> impl IntoView {
             Ok(rows) if rows.is_empty() => {
                 Some(t("One replica has no gradients to sum. Set Replicas to 2 or more.").into())
             }
-            Ok(_) => None,
+            Ok(_) => {
+                let why = state.base.with(|base| base.get()?.refusal())?;
+                Some(tr!("Gradients travel as they are: {why}.", why))
+            }
         })
     };
     view! {

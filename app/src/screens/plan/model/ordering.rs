@@ -22,11 +22,10 @@ thread_local! {
 pub fn start(state: State, own: PlanState) {
     let wire: StoredValue<Option<Wire>, LocalStorage> = StoredValue::new_local(None);
     let inputs = Memo::new(move |old: Option<&Option<Inputs>>| {
-        let settled = !state.history.with(|h| h.dragging())
-            && state.shown.with(|shown| shown.problem.is_none())
-            && own.tab.get() == Tab::Schedules;
-        match settled {
-            true => Some(state.inputs.with(Inputs::alone)),
+        let open = !state.history.with(|h| h.dragging()) && own.tab.get() == Tab::Schedules;
+        // Of what is shown: in place of an impossible plan that is a possible one.
+        match open {
+            true => Some(state.shown.with(|shown| shown.solved.inputs.alone())),
             false => old.cloned().flatten(),
         }
     });

@@ -19,7 +19,9 @@ pub fn Results() -> impl IntoView {
         <aside class="out" aria-label=t("Results of recomputation")>
             <Best />
             <div class="more">
-            <button class="btn pri" id="take" on:click=move |_| state.take()>{take}</button>
+            // Nothing was found yet, or there is no plan to look for.
+            <button class="btn pri" id="take" on:click=move |_| state.take()
+                prop:disabled=move || state.progress.with(|p| p.best.peak == 0)>{take}</button>
             <section>
                 <div class="sec"><h2>{t("Most recomputed")}</h2><span class="dim small">{move || total(state)}</span></div>
                 <Shares head=[t("operation"), t("runs"), t("time")] list=Signal::derive(move || state.shown.get().again.clone())
