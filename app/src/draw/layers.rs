@@ -194,8 +194,19 @@ pub fn lane_beside(solved: &Solved, stage: usize) -> Option<&Lane> {
     solved.timeline.lanes.get(stage).filter(|_| solved.is_straight())
 }
 
-/// Letters of a stage's time that leave room for the word before its number.
-const BESIDE_NAME: usize = 7;
+/// Letters of a stage's number and its time that leave room for the word before them.
+const BESIDE_NAME: usize = 8;
+
+/// What stages are called beside their times: all by a name, or all by a number, for a lone number among names would
+/// be a puzzle.
+fn names_beside<T: Fn(usize) -> String>(
+    block: &Block,
+    time: &T,
+) -> impl Fn(usize) -> String + use<T> {
+    let room = |stage: usize| time(stage).chars().count() + stage.to_string().len() <= BESIDE_NAME;
+    let named = block.stages.clone().all(room);
+    move |stage| if named { tr!("stage {stage}", stage) } else { stage.to_string() }
+}
 
 /// Brackets, times and memory of the stages, and marks at shares of the time.
 pub fn stage_marks(
@@ -218,6 +229,8 @@ pub fn stage_marks(
     let times: Vec<Nanos> = stages.map(|s| s.forward + s.backward()).collect();
     let clock = Clock::of(places.total);
     let slowest = (0..times.len()).max_by_key(|s| (times[*s], usize::MAX - s)).unwrap_or(0);
+    let text = |stage: usize| times.get(stage).map(|time| clock.text(*time)).unwrap_or_default();
+    let name = names_beside(block, &text);
     let seen = bounds.windows(2).enumerate();
     for (stage, pair) in seen.take(block.stages.end).skip(block.stages.start) {
         let (a, b) = (pair[0], pair[1]);
@@ -230,12 +243,8 @@ pub fn stage_marks(
         let two = b - a >= 32.0;
         let y = (a + b) / 2.0 + if two { -4.0 } else { 4.0 };
         let left = BAR + 22.0;
-        let time = times.get(stage).map(|time| clock.text(*time)).unwrap_or_default();
-        let name = match time.chars().count() <= BESIDE_NAME {
-            true => tr!("stage {stage}", stage),
-            false => stage.to_string(),
-        };
-        let _ = write!(out, "<text x='{left}' y='{y:.1}'>{name}</text>");
+        let time = text(stage);
+        let _ = write!(out, "<text x='{left}' y='{y:.1}'>{}</text>", name(stage));
         let _ = write!(out, "<text x='100%' y='{y:.1}' class='st'>{time}</text>");
         if !two || !known {
             continue;

@@ -15,7 +15,9 @@ pub fn step(least: f64) -> f64 {
 pub fn multiples(from: f64, to: f64, step: f64) -> impl Iterator<Item = f64> {
     let first = (from / step - 1e-9).ceil() as i64;
     let last = (to / step + 1e-9).floor() as i64;
-    (first..=last).map(move |k| k as f64 * step)
+    // Steps have two digits: what is behind them is of the multiplication.
+    let digits = 10f64.powf((1.0 - step.log10().floor()).max(0.0));
+    (first..=last).map(move |k| (k as f64 * step * digits).round() / digits)
 }
 
 #[cfg(test)]
@@ -33,5 +35,7 @@ mod tests {
     fn multiples_include_both_ends() {
         assert_eq!(multiples(0.0, 1.0, 0.5).collect::<Vec<_>>(), [0.0, 0.5, 1.0]);
         assert_eq!(multiples(0.3, 0.9, 0.5).collect::<Vec<_>>(), [0.5]);
+        assert_eq!(multiples(0.5, 0.9, 0.2).collect::<Vec<_>>(), [0.6, 0.8]);
+        assert_eq!(multiples(0.0, 8e9, 2.5e9).collect::<Vec<_>>(), [0.0, 2.5e9, 5e9, 7.5e9]);
     }
 }

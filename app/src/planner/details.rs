@@ -84,7 +84,14 @@ pub fn drift(predicted: &Timeline, measured: &Timeline, lane: usize) -> String {
 /// A small picture of the micro-batch's way: markup, since it is drawn anew as a whole.
 pub fn way(t: &Timeline, action: Action, clock: &Clock) -> (String, String) {
     const WIDTH: f64 = 242.0;
-    let spans = causes::journey(t, action.micro_batch);
+    let mut spans = causes::journey(t, action.micro_batch);
+    // Of replicas and groups that have rows of their own, the first one's.
+    let mut seen: Vec<Work> = vec![];
+    spans.retain(|(_, span)| {
+        let first = !seen.contains(&span.work);
+        seen.push(span.work);
+        first
+    });
     let lanes = t.lanes.len().max(1);
     let row = (88.0 / lanes as f64).clamp(2.0, 11.0);
     let bar = if row > 4.0 { row - 2.0 } else { row };

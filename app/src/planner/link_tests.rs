@@ -54,7 +54,7 @@ fn what_is_wrong_in_a_link_is_said_in_the_pages_language() {
         serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
     let leak = |text: String| -> &'static str { Box::leak(text.into_boxed_str()) };
     speak(table.into_iter().map(|(english, other)| (leak(english), leak(other))).collect());
-    for bad in ["s=nope", "model=nope", "codec=fp7", "codec=bf16:2", "batch=0", "a=s%3Dnope"] {
+    for bad in ["s=nope", "model=nope", "codec=fp7", "codec=bf16+up", "batch=0", "a=s%3Dnope"] {
         let problems = read(bad, None).problems;
         let said = problems.first().unwrap_or_else(|| panic!("{bad} is taken"));
         let of_japanese = said.chars().any(|c| ('ぁ'..='ん').contains(&c));

@@ -110,22 +110,25 @@ fn rows(timeline: &Timeline) -> Vec<String> {
 }
 
 fn letters(timeline: &Timeline, lane: usize) -> String {
+    const LETTERS: [char; 5] = ['F', 'B', 'I', 'W', 'O'];
     let scale = THUMBNAIL.0 as f64 / timeline.step.0.max(1) as f64;
-    let mut longest = vec![(0.5, ' '); THUMBNAIL.0];
+    let mut busy = vec![[0.0; LETTERS.len()]; THUMBNAIL.0];
     for span in &timeline.lanes[lane].spans {
         let letter = match span.work {
             Work::Run(action) => action.kind.letter(),
             Work::Optimizer(_) => 'O',
         };
+        let Some(at) = LETTERS.iter().position(|known| *known == letter) else { continue };
         let (from, to) = (span.start.0 as f64 * scale, span.end.0 as f64 * scale);
-        let columns = longest.iter_mut().enumerate();
-        for (column, best) in columns.take(to.ceil() as usize).skip(from as usize) {
-            let share = to.min(column as f64 + 1.0) - from.max(column as f64);
-            // A column in which much starts and ends is full, though nothing has half of it.
-            if share > best.0 || (best.1 == ' ' && share > 0.25) {
-                *best = (share, letter);
-            }
+        let columns = busy.iter_mut().enumerate();
+        for (column, parts) in columns.take(to.ceil() as usize).skip(from as usize) {
+            parts[at] += to.min(column as f64 + 1.0) - from.max(column as f64);
         }
     }
-    longest.into_iter().map(|(_, letter)| letter).collect()
+    // A column in which much starts and ends is full, though nothing has half of it.
+    let letter = |parts: [f64; LETTERS.len()]| {
+        let most = (0..parts.len()).max_by(|a, b| parts[*a].total_cmp(&parts[*b])).unwrap_or(0);
+        if parts.iter().sum::<f64>() > 0.25 { LETTERS[most] } else { ' ' }
+    };
+    busy.into_iter().map(letter).collect()
 }

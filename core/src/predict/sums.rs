@@ -130,7 +130,9 @@ fn judge(plain: &Offer, step: Nanos, price: &Price) -> (bool, String) {
         let times = before / after;
         return (true, format!("pays: steps {times:.2}x as fast, sums {sums} instead of {wait}"));
     }
-    let text = if sums < wait && after <= before / WORTH {
+    let text = if price.codec == 0.0 && step == plain.step {
+        "changes nothing: ranks that sum together share a host".into()
+    } else if sums < wait && after <= before / WORTH {
         format!("does not pay: sums {sums} instead of {wait}, but computing hides them")
     } else if codec >= wait {
         format!("would be slower here: the codec alone takes {codec}, plain sums {wait}")

@@ -2,10 +2,11 @@
 
 use super::Copies;
 use super::own_work::OwnWork;
+use crate::compress::Reduction;
 use crate::cost::Cluster;
 use crate::cost::collective::{self, Collective, Price, half, price, time};
 use crate::ids::{LaneId, StageId};
-use crate::plan::{Bucket, Instruction, Kernel, Mesh, Program, StageProgram};
+use crate::plan::{Bucket, Instruction, Kernel, Mesh, Program, StageProgram, Tie};
 use crate::timeline::Message;
 use crate::units::{Bytes, Nanos};
 
@@ -108,6 +109,8 @@ impl<'a> Reductions<'a> {
                 let passes = passes_that_sum(program, stage);
                 sums += stage.buckets.iter().map(|bucket| sent(bucket, passes)).sum::<f64>();
             }
+            let of_tie = |tie: &Tie| Some(self.whole(tie.group?, tie.gradients[0].bytes).sent);
+            sums += program.ties.iter().filter_map(of_tie).sum::<f64>();
         }
         sums += programs.iter().map(|program| sent_within(program, self.mesh)).sum::<f64>();
         let (all, simulated) = (u64::from(self.mesh.copies()), u64::from(self.simulated.max(1)));
@@ -258,7 +261,13 @@ impl<'a> Reductions<'a> {
 
     /// Time of the sum of one tensor within `group`, in single precision.
     pub fn all_reduce(&self, group: u32, bytes: Bytes) -> Nanos {
-        self.time(Collective::AllReduce, group, bytes)
+        Nanos::from_secs(self.whole(group, bytes).seconds)
+    }
+
+    /// What the sum of one tensor takes, in single precision.
+    fn whole(&self, group: u32, bytes: Bytes) -> Price {
+        let place = &self.groups[group as usize].place;
+        price(self.cluster, place, false, Reduction::default(), bytes.0 as f64)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
-use pipewright_core::graph::{Graph, GraphError, GraphParts, Op};
+use pipewright_core::graph::{Graph, GraphError, GraphParts, Node, Op};
 use pipewright_core::plan::{
     BatchNorm, Decay, Model, Optimizer, Precision, RateSchedule, Training,
 };
@@ -98,6 +98,13 @@ impl TrainingArgs {
     /// # Errors
     /// When the model has no operation that they belong to, or a share is none.
     pub fn model(&self, model: Model) -> Result<Model, Failure> {
+        let is_norm = |node: &Node| matches!(node.op, Op::BatchNorm2d { .. });
+        if self.deferred_batch_norm
+            && let Ok(graph) = model.graph()
+            && !graph.nodes().iter().any(is_norm)
+        {
+            warn!("--deferred-batch-norm: {} has no batch norm", graph.name());
+        }
         let changes = [("--label-smoothing", self.label_smoothing), ("--dropout", self.dropout)];
         if changes.iter().all(|(_, share)| share.is_none()) {
             return Ok(model);

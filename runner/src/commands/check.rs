@@ -50,8 +50,9 @@ pub fn check(args: &CheckArgs) -> Result<(), Failure> {
 /// The sentence for a plan on the wrong number of ranks.
 pub(super) fn wrong_ranks(plan: &Plan, given: u32, by: &str) -> String {
     let needs = plan.ranks();
+    let flag = if by == "mpirun" { "-n" } else { by };
     format!(
-        "the plan needs {}, {by} gave {given}. Use -n {needs}, or plan again: runner plan --ranks {given} ..",
+        "the plan needs {}, {by} gave {given}. Use {flag} {needs}, or plan again: runner plan --ranks {given} ..",
         words::processes(plan)
     )
 }

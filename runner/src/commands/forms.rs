@@ -1,7 +1,7 @@
 //! `runner forms`: the parallel forms of the PyTorch world, side by side.
 
 use super::figures;
-use super::words::column;
+use super::words::{column, counted};
 use crate::args::FormsArgs;
 use crate::failure::Failure;
 use pipewright_core::cost::forms::{Case, Form, FormCost, cost};
@@ -29,7 +29,13 @@ pub fn forms(args: &FormsArgs) -> Result<(), Failure> {
         figures::print(&object(args, &cluster, &rows));
         return Ok(());
     }
-    say!("{} on {devices} devices of {}, mini-batch {}", args.model, cluster.name, args.mini_batch);
+    say!(
+        "{} on {} of {}, mini-batch {}",
+        args.model,
+        counted(devices, "device"),
+        cluster.name,
+        args.mini_batch
+    );
     say!("{:<26} {:>12} {:>12} {:>12}  communications", "form", "step", "memory", "sent");
     let steps: Vec<Nanos> = rows.iter().flat_map(|(_, row)| row).map(|row| row.step).collect();
     let mut steps = column(&steps).into_iter();
@@ -61,7 +67,8 @@ fn row(form: Form, args: &FormsArgs, graph: &Graph, cluster: &Cluster) -> Result
         Form::ModelParallel | Form::Pipeline => devices,
         Form::Hybrid if devices == replicas || !devices.is_multiple_of(replicas) => {
             return Err(format!(
-                "{replicas} pipelines of several devices are not {devices} devices"
+                "{replicas} pipelines of several devices are not {}",
+                counted(devices, "device")
             ));
         }
         Form::Hybrid => devices / replicas,

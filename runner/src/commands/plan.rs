@@ -28,6 +28,7 @@ use pipewright_core::schedule::ScheduleKind;
 use pipewright_core::units::{Bytes, Nanos};
 pub(super) use question::Question;
 pub(super) use rank::Ranked;
+pub(super) use recompute::too_full;
 pub(super) use search::{degrees, find, find_among};
 use serde::Serialize;
 use std::path::Path;
@@ -80,8 +81,10 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
     // A codec that is chosen later makes another step.
     let full = steady(&plan, &prediction.timeline)?;
     let step = full.map_or(prediction.timeline.step, |full| full.step);
+    let before = plan.communication.clone();
     codec::choose(&args.communication, &mut plan, &mut prediction)?;
-    codec::in_vain(&args.communication, &prediction);
+    let said = said.of(&plan, plan.communication != before);
+    codec::in_vain(&args.communication, &plan, &prediction);
     plan.weights = match args.weights.as_deref() {
         Some(SEED) => None,
         // An ONNX file brings its weights.

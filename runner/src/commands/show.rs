@@ -10,6 +10,7 @@ mod zero;
 
 pub(in crate::commands) use experts::experts;
 
+use super::plan::too_full;
 use super::words::{self, column};
 use crate::args::ShowArgs;
 use crate::failure::Failure;
@@ -72,6 +73,9 @@ pub fn show(args: &ShowArgs) -> Result<(), Failure> {
         100.0 * prediction.timeline.bubble()
     );
     say!("{}", plan.throughput(&prediction.graph, prediction.timeline.step));
+    for line in too_full(&plan, &prediction) {
+        say!("{line}");
+    }
     why::why(&plan, &prediction)?;
     if let Some(advisor) = advisor {
         advice::say(&plan, &advisor);

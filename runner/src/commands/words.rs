@@ -15,6 +15,14 @@ pub(super) fn counted(count: impl Into<u64>, one: &str) -> String {
     format!("{count} {one}{end}")
 }
 
+/// `1 is`, `2 are`.
+pub(super) fn are(count: impl Into<u64>) -> String {
+    match count.into() {
+        1 => "1 is".into(),
+        count => format!("{count} are"),
+    }
+}
+
 /// Who runs a plan: `4 lanes x 2 replicas x 2 tensor-parallel = 16 ranks`, `4 lanes = 4 ranks`.
 pub(super) fn processes(plan: &Plan) -> String {
     format!("{} = {}", copies(plan), counted(plan.ranks(), "rank"))

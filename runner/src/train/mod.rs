@@ -367,23 +367,22 @@ fn keep<T: Transport>(
     Ok(kept)
 }
 
-/// What steps took in the middle, and the idle share over the same steps.
+/// What steps took in the middle, and their idle share in the middle.
 fn summary(times: &[StepTime], ranks: usize, outcome: &mut Outcome) {
     let skip = if times.len() > 2 * WARM_UP { WARM_UP } else { 0 };
     let times = &times[skip..];
     if times.is_empty() {
         return;
     }
-    let median = |of: fn(&StepTime) -> u64| {
-        let mut all: Vec<u64> = times.iter().map(of).collect();
-        all.sort_unstable();
-        all[all.len() / 2]
+    let median = |of: &dyn Fn(&StepTime) -> f64| {
+        let mut all: Vec<f64> = times.iter().map(of).collect();
+        all.sort_unstable_by(f64::total_cmp);
+        let (low, high) = (all[(all.len() - 1) / 2], all[all.len() / 2]);
+        low + (high - low) / 2.0
     };
-    outcome.step_ns = median(|time| time.step_ns);
-    outcome.input_ns = median(|time| time.input_ns);
-    let total: u64 = times.iter().map(|time| time.step_ns).sum();
-    let busy: f64 = times.iter().map(|time| time.busy_ns).sum();
-    outcome.bubble = 1.0 - busy / (total as f64 * ranks as f64);
+    outcome.step_ns = median(&|time| time.step_ns as f64) as u64;
+    outcome.input_ns = median(&|time| time.input_ns as f64) as u64;
+    outcome.bubble = median(&|time| 1.0 - time.busy_ns / (time.step_ns as f64 * ranks as f64));
 }
 
 /// What rank 0 hears of all ranks; nothing on the others.

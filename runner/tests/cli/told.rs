@@ -1,6 +1,6 @@
 //! Figures and sentences that agree with each other, and choices that exclude each other.
 
-use crate::common::{Ended, runner_in, scratch};
+use crate::common::{Ended, runner_in, scratch, write};
 use serde_json::Value;
 use std::path::Path;
 
@@ -70,6 +70,8 @@ fn what_has_no_effect_is_said() {
     for (more, flag) in [
         ("--codec fp8-e4m3", "--codec: no gradients are summed"),
         ("--choose fp32,bf16", "--choose: no gradients are summed"),
+        ("--edge-codec fp8-e4m3", "--edge-codec: no two stages that follow each other"),
+        ("--deferred-batch-norm", "--deferred-batch-norm: digits-cnn has no batch norm"),
         ("--budget 5", "--budget: nothing is left open"),
         ("--forms all", "--forms: nothing is left open"),
     ] {
@@ -207,4 +209,138 @@ fn forms_take_what_plans_of_them_take() {
     // Forms that need no stages have rows where stages are too many.
     let deep = run(&dir, "forms --model mlp4 --devices 8").done().stdout.clone();
     assert!(deep.contains("stages need as many layers") || deep.contains("at most 4"), "{deep}");
+}
+
+#[test]
+fn what_is_not_so_of_a_plan_is_not_said() {
+    let dir = scratch("told-not-so");
+    let planned = run(&dir, SMALL);
+    assert!(!planned.done().stderr.contains("split:"), "one stage has no cuts: {planned:#?}");
+    let shown = run(&dir, &format!("{SMALL} --replicas 2 --zero 1 --optimizer adamw"));
+    shown.done();
+    let shown = run(&dir, "show p.json").done().stdout.clone();
+    assert!(!shown.contains(" 1 are "), "{shown}");
+}
+
+#[test]
+fn a_trace_on_the_standard_output_stands_alone() {
+    let dir = scratch("told-stdout");
+    run(&dir, SMALL).done();
+    let ended = run(&dir, "simulate p.json -o -");
+    let trace: Value = serde_json::from_str(&ended.done().stdout).expect("a trace alone");
+    assert!(trace["traceEvents"].is_array() && ended.stderr.contains("step time"), "{ended:#?}");
+    run(&dir, "simulate p.json --json -o -").refused(2, "both print to the standard output");
+}
+
+#[test]
+fn lanes_that_do_not_fit_are_named_by_every_command() {
+    let dir = scratch("told-too-full");
+    run(&dir, SMALL).done();
+    let text = std::fs::read_to_string(dir.join("p.json")).unwrap();
+    let mut plan: Value = serde_json::from_str(&text).unwrap();
+    plan["cluster"]["device"]["memory"] = (200 << 10).into();
+    write(&dir, "p.json", plan.to_string());
+    let sentence = "more than the 200.0 KiB of a device";
+    let shown = run(&dir, "show p.json --advice").done().stdout.clone();
+    let bound = shown.lines().find(|line| line.starts_with("bound: ")).unwrap();
+    assert!(!bound.contains("-"), "{bound}");
+}
+
+#[test]
+fn no_step_has_no_loss() {
+    let dir = scratch("told-none");
+    run(&dir, SMALL).done();
+    let ended = object(&dir, "p.json --steps 0 --json --no-eval");
+    assert_eq!(ended["loss"], Value::Null, "{ended}");
+    let told = run(&dir, "p.json --steps 0 --no-eval");
+    assert!(!told.done().stderr.contains("loss 0.0000"), "{told:#?}");
+    assert!(!told.stdout.contains("loss 0.0000"), "{told:#?}");
+}
+
+/// The comparison of forms prices a form as a plan of it is priced, up to what a plan knows of operations.
+#[test]
+fn forms_take_what_plans_of_them_take() {
+    let dir = scratch("told-forms");
+    for model in ["digits-cnn", "resnet50"] {
+        let forms = object(&dir, &format!("forms --model {model} --devices 4 --json"));
+        let form = |name: &str| {
+            let rows = forms["forms"].as_array().unwrap();
+            let row = rows.iter().find(|row| row["form"] == name).unwrap();
+            row["step_ns"].as_f64().unwrap_or_else(|| panic!("{row}"))
+        };
+        let plan = |more: &str| {
+            let plan = "plan --cluster dgx-a100 --micro-batches 1 --schedule 1f1b -o p.json --json";
+            let made = object(&dir, &format!("{plan} --model {model} {more}"));
+            made["step_ns"].as_f64().unwrap()
+        };
+        let near = |form: f64, plan: f64| (form / plan - 1.0).abs() < 0.25;
+        let (ddp, alone) = (form("DistributedDataParallel"), form("one device"));
+        let as_plans = (plan("--stages 1 --replicas 4"), plan("--stages 1"));
+        assert!(near(ddp, as_plans.0), "{model}: {ddp} {as_plans:?}");
+        assert!(near(alone, as_plans.1), "{model}: {alone} {as_plans:?}");
+    }
+    let one = run(&dir, "forms --model gpt2 --devices 8 --mini-batch 1");
+    let told = &one.done().stdout;
+    assert!(told.contains("1 samples of a mini-batch do not divide into 8 parts"), "{told}");
+    let three = run(&dir, "forms --model mlp4 --devices 8 --replicas 3");
+    assert!(three.done().stdout.contains("3 pipelines of several devices are not 8"), "{three:#?}");
+    // Forms that need no stages have rows where stages are too many.
+    let deep = run(&dir, "forms --model mlp4 --devices 8").done().stdout.clone();
+    assert!(deep.contains("stages need as many layers") || deep.contains("at most 4"), "{deep}");
+}
+
+#[test]
+fn what_is_not_so_of_a_plan_is_not_said() {
+    let dir = scratch("told-not-so");
+    let planned = run(&dir, SMALL);
+    assert!(!planned.done().stderr.contains("split:"), "one stage has no cuts: {planned:#?}");
+    let shown = run(&dir, &format!("{SMALL} --replicas 2 --zero 1 --optimizer adamw"));
+    shown.done();
+    let shown = run(&dir, "show p.json").done().stdout.clone();
+    assert!(!shown.contains(" 1 are "), "{shown}");
+}
+
+#[test]
+fn a_trace_on_the_standard_output_stands_alone() {
+    let dir = scratch("told-stdout");
+    run(&dir, SMALL).done();
+    let ended = run(&dir, "simulate p.json -o -");
+    let trace: Value = serde_json::from_str(&ended.done().stdout).expect("a trace alone");
+    assert!(trace["traceEvents"].is_array() && ended.stderr.contains("step time"), "{ended:#?}");
+    run(&dir, "simulate p.json --json -o -").refused(2, "both print to the standard output");
+}
+
+#[test]
+fn lanes_that_do_not_fit_are_named_by_every_command() {
+    let dir = scratch("told-too-full");
+    let planned = run(&dir, &format!("{SMALL} --memory 200KiB --recompute none"));
+    let sentence = "more than the 200.0 KiB of a device";
+    assert!(planned.done().stderr.contains(sentence), "{planned:#?}");
+    let shown = run(&dir, "show p.json --advice").done().stdout.clone();
+    assert!(shown.contains(sentence) && !shown.contains("better one"), "{shown}");
+    let simulated = run(&dir, "simulate p.json").done().stdout.clone();
+    assert!(simulated.contains("more than a device has"), "{simulated}");
+}
+
+/// A table that two layers have is summed as all other parameters are: a network without it has more to sum.
+#[test]
+fn tied_tables_are_summed_at_the_price_of_all_gradients() {
+    let dir = scratch("told-tied");
+    let taken = |tied: &str| {
+        let model = format!(
+            "transformer:layers=4,hidden=768,heads=12,sequence=1024,vocabulary=50257{tied}"
+        );
+        run(&dir, &format!(
+            "plan --model {model} --cluster dgx-a100 --mini-batch 64 --precision bf16 --stages 1 \
+             --replicas 32 --schedule 1f1b --micro-batches 1 -o p.json"
+        ))
+        .done();
+        let step = object(&dir, "simulate p.json --json")["step_ns"].as_u64().unwrap();
+        (step, object(&dir, "show p.json --json")["sent_bytes"].as_u64().unwrap())
+    };
+    let (tied, apart) = (taken(",tied"), taken(""));
+    assert!(tied.0 <= apart.0, "{tied:?} {apart:?}");
+    // Of 106 million parameters that are apart 67 are left.
+    let share = tied.1 as f64 / apart.1 as f64;
+    assert!((0.6..0.67).contains(&share), "{tied:?} {apart:?}");
 }

@@ -239,7 +239,7 @@ fn Codecs() -> impl IntoView {
     };
     let said = move || {
         state.rows.with(|rows| match &*rows.0 {
-            Err(why) => Some(why.clone()),
+            Err(why) => Some(said(why)),
             Ok(rows) if rows.is_empty() => {
                 Some(t("One replica has no gradients to sum. Set Replicas to 2 or more.").into())
             }

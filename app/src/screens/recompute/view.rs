@@ -7,7 +7,7 @@ mod results;
 use super::model::Recompute;
 use super::state::RecomputeState;
 use crate::base::later::{self, Missing};
-use crate::base::texts::t;
+use crate::base::texts::{said, t};
 use crate::state::State;
 use inputs::Inputs;
 use leptos::prelude::*;
@@ -26,8 +26,9 @@ fn regions(own: RecomputeState) -> Result<AnyView, Missing> {
     let page = expect_context::<State>();
     let state = Recompute::new(page, own);
     provide_context(state);
-    let failed =
-        move || state.failed.get().map(|why| view! { <p class="rfail" role="alert">{why}</p> });
+    let failed = move || {
+        state.failed.get().map(|why| view! { <p class="rfail" role="alert">{said(&why)}</p> })
+    };
     let shown = view! {
         <Inputs />
         <section class="rmem" aria-label=t("Memory over one step")>{failed}<Memory /></section>

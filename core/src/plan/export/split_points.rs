@@ -8,8 +8,9 @@ use thiserror::Error;
 /// A cut that no module begins at.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "cut {index} is at node {node} (`{name}`), inside of layer `{layer}`; PyTorch splits between \
-     modules, move it to node {start} or {end}"
+    "cut {} is at node {node} (`{name}`), inside of layer `{layer}`; PyTorch splits between \
+     modules: plan again with --cuts at node {start} or {end}, or with --split balanced",
+    index + 1
 )]
 pub struct SplitPointError {
     /// Which cut.
@@ -116,7 +117,7 @@ mod tests {
         assert_eq!([stages[0].len(), stages[1].len()], [2, 3]);
         let inside = (1..).find(|node| !starts.contains(node)).unwrap();
         let error = split_points(&graph, &[inside]).unwrap_err().to_string();
-        assert!(error.contains("cut 0 is at node") && error.contains("inside of layer"), "{error}");
+        assert!(error.contains("cut 1 is at node") && error.contains("inside of layer"), "{error}");
     }
 
     #[test]

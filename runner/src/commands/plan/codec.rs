@@ -4,9 +4,12 @@ use crate::args::{Codec, CommunicationArgs};
 use crate::failure::Failure;
 use pipewright_core::compress::{CodecKind, Reduction, Rounding, Scale, USUAL, relative_error};
 use pipewright_core::cost::Cluster;
+use pipewright_core::ids::LaneId;
 use pipewright_core::plan::{Choose, Communication, DataParallel, Draft, Edges, Plan};
 use pipewright_core::predict::search::{Encoding, encodings, usual_encodings};
 use pipewright_core::predict::{Offer, Prediction, adaptive, offers, predict};
+use pipewright_core::timeline::Message;
+use std::collections::BTreeSet;
 
 /// A step that becomes so many times as fast is worth a note.
 const NOTE: f64 = 1.05;
@@ -133,7 +136,19 @@ pub(super) fn choose(
 }
 
 /// Warns of ways to sum gradients that are in the plan, where nobody sums any.
-pub(super) fn in_vain(args: &CommunicationArgs, prediction: &Prediction) {
+pub(super) fn in_vain(args: &CommunicationArgs, plan: &Plan, prediction: &Prediction) {
+    let (mesh, cluster) = (plan.mesh(), &plan.cluster);
+    let far = |message: &Message| {
+        let node = |lane: LaneId, copy: u32| cluster.node_of(LaneId(mesh.rank(lane, copy)));
+        (0..mesh.copies()).any(|copy| node(message.from, copy) != node(message.to, copy))
+    };
+    if args.edge_codec.is_some_and(|codec| !codec.is_lossless())
+        && !prediction.timeline.messages.iter().any(far)
+    {
+        warn!(
+            "--edge-codec: no two stages that follow each other are on different nodes; --edge-codec-within is for those on one"
+        );
+    }
     let summed = prediction.programs.iter().flat_map(|lane| &lane.stages);
     if summed.into_iter().any(|stage| !stage.buckets.is_empty()) {
         return;
@@ -168,7 +183,12 @@ fn offers_of(
     prediction: &Prediction,
 ) -> Result<Vec<Offer>, Failure> {
     let cluster = &plan.cluster;
-    let several = cluster.nodes > 1 && cluster.ranks_per_node > 1;
+    // Where ranks that sum together are on several hosts, and several of them on one.
+    let hosts = |group: &Vec<LaneId>| {
+        let on: BTreeSet<_> = group.iter().map(|rank| cluster.node_of(*rank)).collect();
+        on.len() > 1 && on.len() < group.len()
+    };
+    let several = prediction.groups.iter().any(hosts);
     let mut ways = vec![];
     for way in args.codecs.iter().map(|way| args.with_feedback(*way)) {
         if !args.hierarchical {
@@ -186,12 +206,12 @@ fn table(plan: &Plan, offers: &[Offer]) {
         note!("codecs: {NOTHING_SUMMED}");
         return;
     }
-    note!("{:<28} {:>11} {:>12} {:>12} {:>7}", "gradients", "sent", "sums", "step", "error");
+    note!("{:<31} {:>11} {:>12} {:>12} {:>7}", "gradients", "sent", "sums", "step", "error");
     for offer in offers {
         let hosts = if offer.by_hosts { " by hosts" } else { "" };
         let error = relative_error(offer.way, plan.data_parallel.replicas).unwrap_or(f64::NAN);
         note!(
-            "{:<28} {:>11} {:>12} {:>12} {error:>7.3}  {}",
+            "{:<31} {:>11} {:>12} {:>12} {error:>7.3}  {}",
             format!("{}{hosts}", offer.way),
             offer.sent.to_string(),
             offer.exchange.to_string(),

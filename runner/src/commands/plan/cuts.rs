@@ -138,6 +138,17 @@ pub(super) fn with_cuts(draft: &Draft, cuts: &[u32]) -> Draft {
 }
 
 impl Said {
+    /// The same without what is not so of the plan that became of it.
+    pub(super) fn of(self, plan: &Plan, recoded: bool) -> Self {
+        match (plan.stages(), recoded) {
+            // Of one stage there are no cuts.
+            (1, _) => Self { split: None, balanced_step_ns: None, split_bound_ns: None, ..self },
+            // The bound is one of sums in single precision.
+            (_, true) => Self { split_bound_ns: None, ..self },
+            _ => self,
+        }
+    }
+
     /// A line about the cuts, and one about the order.
     pub(super) fn report(&self, plan: &Plan, step: Nanos) {
         if let Some(split) = self.split {

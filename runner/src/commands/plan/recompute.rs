@@ -75,9 +75,17 @@ pub(super) fn failure(error: &FitError) -> Failure {
 /// Says what is computed again, and which lanes are too full.
 pub(super) fn report(plan: &Plan, prediction: &Prediction) {
     show::recomputation(prediction).iter().for_each(|line| note!("{line}"));
+    too_full(plan, prediction).iter().for_each(|line| warn!("{line}"));
+}
+
+/// A sentence for each lane that does not fit.
+pub(in crate::commands) fn too_full(plan: &Plan, prediction: &Prediction) -> Vec<String> {
     let memory = plan.cluster.device.memory;
-    for program in prediction.programs.iter().filter(|program| program.arena > memory) {
+    let over = prediction.programs.iter().filter(|program| program.arena > memory);
+    over.map(|program| {
         let (lane, takes) = (program.lane, program.arena);
-        warn!("lane {lane} takes {takes}, more than the {memory} of a device");
-    }
+        let more = takes.saturating_sub(memory);
+        format!("lane {lane} takes {takes}, {more} more than the {memory} of a device")
+    })
+    .collect()
 }

@@ -3,7 +3,7 @@
 use super::rank::{Ranked, rank};
 use super::{Chosen, Question, codec, divided};
 use crate::args::{Forms, Order, PlanArgs, Recompute, TensorDegree};
-use crate::commands::words::{column, counted};
+use crate::commands::words::{are, column, counted};
 use crate::failure::{Code, Failure};
 use crate::notes;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -362,8 +362,8 @@ fn devices(question: &Question, cluster: &Cluster) -> Result<u32, Failure> {
     let name = &cluster.name;
     if let Some(devices) = question.devices.filter(|devices| *devices > there) {
         return Err(Failure::usage(format!(
-            "--devices {devices}: cluster `{name}` has {there}; use 1 to {there}, another --cluster, or \
-             --ranks for ranks that share devices"
+            "--devices {devices}: cluster `{name}` has {there}; use 1 to {there}, more --nodes, another --cluster, \
+             or --ranks for ranks that share devices"
         )));
     }
     if let Some(ranks) = question.ranks.filter(|ranks| *ranks > room) {
@@ -435,7 +435,7 @@ fn more_lanes(ranked: &[Ranked]) {
     };
     let others: Vec<String> = others.map(compare).collect();
     if !others.is_empty() {
-        note!("lanes: {best} are fastest, {least}; others: {}", others.join(", "));
+        note!("lanes: {} fastest, {least}; others: {}", are(best as u64), others.join(", "));
     }
 }
 

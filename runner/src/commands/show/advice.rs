@@ -23,7 +23,11 @@ pub(super) fn say(plan: &Plan, advisor: &Advisor) {
     if advice.is_empty() {
         say!("\nadvice: none of {tried} is better");
     } else {
-        let count = counted(advice.len() as u32, "better one");
+        let count = match (now.peak > plan.cluster.device.memory, advice.len()) {
+            (false, count) => counted(count as u32, "better one"),
+            (true, 1) => "1 that fits, as this one does not,".into(),
+            (true, count) => format!("{count} that fit, as this one does not,"),
+        };
         say!("\nadvice, {count} of {tried}; --advice -o FILE --row N writes one:");
         say!("{:>3} {:>12} {:>8} {:>12} {:>8}  change", "row", "step", "", "memory", "");
     }

@@ -1,5 +1,6 @@
 //! Expert groups of a plan: what their replicas divide, and the rows that they send each other.
 
+use crate::commands::words::counted;
 use pipewright_core::ids::ParamId;
 use pipewright_core::plan::{Kernel, Plan};
 use pipewright_core::predict::Prediction;
@@ -19,9 +20,9 @@ pub(in crate::commands) fn experts(plan: &Plan, prediction: &Prediction) -> Opti
     let time: Nanos = rows.iter().map(|k| prediction.costs.node(k.node).expert_exchange).sum();
     let ranks = experts.degree * plan.tensor;
     Some(format!(
-        "expert groups of {} replicas: a rank has 1/{ranks} of the {whole} parameters of experts; {} all-to-alls of rows \
-         in a micro-batch, of which a rank sends {sent} in {time}",
+        "expert groups of {} replicas: a rank has 1/{ranks} of the {whole} parameters of experts; {} of rows in a \
+         micro-batch through all stages, {sent} from each replica in {time}",
         experts.degree,
-        rows.len(),
+        counted(rows.len() as u64, "all-to-all"),
     ))
 }

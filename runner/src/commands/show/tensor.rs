@@ -1,5 +1,6 @@
 //! Tensor groups of a plan: what they divide, and what they sum within passes.
 
+use crate::commands::words::counted;
 use pipewright_core::graph::Op;
 use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::ids::ParamId;
@@ -19,7 +20,7 @@ pub(super) fn tensor(plan: &Plan, prediction: &Prediction) -> Option<String> {
             None => whole += graph.param(id).elements(),
         }
     }
-    let (mut sums, mut bytes, mut time) = (0, Bytes::ZERO, Nanos::ZERO);
+    let (mut sums, mut bytes, mut time) = (0u32, Bytes::ZERO, Nanos::ZERO);
     let (mut slices, mut of_slices) = (0, Nanos::ZERO);
     // Where several lanes hold a stage, each micro-batch goes through one of them.
     let stages = prediction.programs.iter().flat_map(|program| &program.stages);
@@ -34,7 +35,9 @@ pub(super) fn tensor(plan: &Plan, prediction: &Prediction) -> Option<String> {
         |kernel: &&Kernel| kernel.reduces && kernel.kind != ComputationKind::WeightGradient;
     for kernel in kernels.filter(within) {
         sums += 1;
-        bytes += kernel.writes.first().map_or(Bytes::ZERO, |write| write.bytes);
+        // In half precision what travels is in two bytes.
+        let sent = kernel.writes.first().map(|value| kernel.packed(value).unwrap_or(*value));
+        bytes += sent.map_or(Bytes::ZERO, |value| value.bytes);
         time += prediction.costs.node(kernel.node).sum_of(kernel.kind);
     }
     let cluster = &plan.cluster;
@@ -46,11 +49,12 @@ pub(super) fn tensor(plan: &Plan, prediction: &Prediction) -> Option<String> {
         false => String::new(),
     };
     Some(format!(
-        "tensor groups of {}: {:.1} % of {} parameters divided; {sums} sums within passes of a micro-batch, \
-         {bytes} in {time}{sliced}{}",
+        "tensor groups of {}: {:.1} % of {} parameters divided; {} within passes of a micro-batch \
+         through all stages, {bytes} in {time}{sliced}{}",
         tensor.degree,
         100.0 * divided as f64 / (whole + divided).max(1) as f64,
         whole + divided,
+        counted(sums, "sum"),
         if all_within { "" } else { ", some of them across nodes" },
     ))
 }

@@ -1,5 +1,6 @@
 //! Explanation of the predicted step, and advice to shorten it.
 
+use crate::commands::words::are;
 use crate::failure::Failure;
 use pipewright_core::plan::Plan;
 use pipewright_core::predict::{
@@ -75,9 +76,9 @@ fn micro_batches(plan: &Plan, step: Nanos, best: &BestMicroBatches) {
     };
     let now = plan.micro_batches;
     if best.best == now {
-        say!("micro-batches: {now} are best{flat}");
+        say!("micro-batches: {} best{flat}", are(now));
     } else {
-        say!("micro-batches: {} are best, {gain:+.1} % against {now}{flat}", best.best);
+        say!("micro-batches: {} best, {gain:+.1} % against {now}{flat}", are(best.best));
     }
 }
 

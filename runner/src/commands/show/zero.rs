@@ -25,15 +25,24 @@ pub(super) fn zero(plan: &Plan, prediction: &Prediction) -> Option<String> {
     })
 }
 
-/// The optimizer's state of what a lane's ranks divide, and what one keeps of it.
+/// The optimizer's state of a lane's parameters, and what a rank keeps of it: parts of what ranks divide, all of
+/// the rest, as of tied tables. Nothing where nothing is divided.
 fn state(program: &Program) -> (Bytes, Bytes) {
     let buckets = program.stages.iter().flat_map(|stage| &stage.buckets);
     let divided = buckets.filter_map(|bucket| bucket.divided);
-    divided.fold((Bytes::ZERO, Bytes::ZERO), |(whole, kept), divided| {
+    let (whole, kept) = divided.fold((Bytes::ZERO, Bytes::ZERO), |(whole, kept), divided| {
         let states = || divided.state.iter().flatten();
         let all = divided.weights.bytes * states().count() as u64;
         (whole + all, kept + states().map(|state| state.bytes).sum())
-    })
+    });
+    if whole == Bytes::ZERO {
+        return (whole, kept);
+    }
+    let params = program.stages.iter().flat_map(|stage| &stage.params);
+    let trained = params.filter(|place| place.gradient.is_some());
+    let own: Bytes =
+        trained.flat_map(|place| place.state.iter().flatten()).map(|region| region.bytes).sum();
+    (whole + own, kept + own)
 }
 
 /// The line where gradients are divided, too: of the rank that has most of them.

@@ -2,7 +2,7 @@
 
 use super::shown::Compare;
 use crate::base::format;
-use crate::base::texts::{t, tr};
+use crate::base::texts::{self, t, tr};
 use crate::base::upload;
 use crate::planner::compare;
 use crate::planner::details::one_line;
@@ -98,7 +98,7 @@ fn Head(index: usize) -> impl IntoView {
 /// Why a half does not show the newest plan.
 fn problem(state: Compare, index: usize) -> Signal<Option<String>> {
     Signal::derive(move || match index {
-        0 => state.a.with(|a| a.as_ref().err().map(|why| format!("A: {why}"))),
+        0 => state.a.with(|a| a.as_ref().err().map(|why| format!("A: {}", texts::said(why)))),
         _ => state.page.shown.with(|s| s.problem.as_ref().map(|_| s.stale().to_owned())),
     })
 }

@@ -160,22 +160,26 @@ fn verdicts(life: &Life, all: &mut Vec<Moment>) {
     }
 }
 
-/// What a generation is called: `generation 3: 8 ranks, 2 × the pipeline, 64 samples a step`.
+/// What a generation is called: `generation 3: 8 ranks (2 × 4), 64 samples a step`.
 pub fn title(generation: &Generation) -> String {
     let Generation { number, ranks, replicas, mini_batch: samples, rate_factor, .. } = generation;
+    // Of a replica: on other numbers of nodes the pipeline is cut anew.
+    let each = ranks / replicas.max(&1);
     match rate_factor {
         None => tr!(
-            "generation {number}: {ranks} ranks, {replicas} × the pipeline, {samples} samples a step",
+            "generation {number}: {ranks} ranks ({replicas} × {each}), {samples} samples a step",
             number,
             ranks,
             replicas,
+            each,
             samples
         ),
         Some(factor) => tr!(
-            "generation {number}: {ranks} ranks, {replicas} × the pipeline, {samples} samples a step, learning rate × {factor}",
+            "generation {number}: {ranks} ranks ({replicas} × {each}), {samples} samples a step, learning rate × {factor}",
             number,
             ranks,
             replicas,
+            each,
             samples,
             factor = (factor * 1000.0).round() / 1000.0
         ),

@@ -2,7 +2,7 @@
 
 use super::chain::Look;
 use crate::base::format::{self, Clock, Delta, escape};
-use crate::base::texts::{t, tr};
+use crate::base::texts::{said, t, tr};
 use crate::planner::engine::Figures;
 use crate::screens::model::anatomy::Passes;
 use crate::screens::model::anatomy::fold::LayerRow;
@@ -38,7 +38,7 @@ pub fn results(now: &Figures, others: [Option<Figures>; 2], problem: Option<&str
     changes(others, |other| format::relative(now.peak.0 as f64, other.peak.0 as f64), &mut out);
     out.push_str("</tr></tbody></table>");
     if let Some(why) = problem {
-        let _ = write!(out, "<p class='why'><b class='bad'>{}</b></p>", escape(why));
+        let _ = write!(out, "<p class='why'><b class='bad'>{}</b></p>", escape(&said(why)));
     }
     out
 }

@@ -3,6 +3,7 @@
 use crate::base::stops::{divisors, multiples};
 use crate::base::texts::{t, tr};
 use crate::planner::engine;
+use crate::planner::inputs::Inputs;
 use crate::planner::kept;
 use crate::planner::link::{MICRO_BATCHES_MAX, MINI_BATCH_MAX, STAGES_MAX};
 use crate::planner::presets::EXAMPLES;
@@ -85,6 +86,7 @@ fn Pipeline() -> impl IntoView {
     });
     let micro = Memo::new(move |_| state.inputs.with(|i| u64::from(i.micro_batches)));
     let batch = Memo::new(move |_| state.inputs.with(|i| i.mini_batch));
+    let replicas = Memo::new(move |_| state.inputs.with(copies));
     view! {
         <Slider id="stages" label=t("Lanes") set=set_stages usual=4 most=STAGES_MAX.into()
             unit=Signal::derive(move || tr!("of {most}", most = lanes_most()))
@@ -92,32 +94,60 @@ fn Pipeline() -> impl IntoView {
             value=Signal::derive(move || state.inputs.with(|i| u64::from(i.lanes()))) />
         <Slider id="micro-batches" label=t("Micro-batches") set=set_m usual=8 most=MICRO_BATCHES_MAX.into()
             unit=Signal::derive(String::new)
-            values=Signal::derive(move || divisors(batch.get(), 1024)) value=micro />
+            values=Signal::derive(move || divisors(share(batch.get(), replicas.get()), 1024)) value=micro />
         <MicroBatchNote />
         <Slider id="mini-batch" label=t("Mini-batch") set=set_batch usual=EXAMPLES[0].mini_batch most=MINI_BATCH_MAX
             unit=Signal::derive(|| t("smp").to_owned())
-            values=Signal::derive(move || multiples(micro.get())) value=batch />
+            values=Signal::derive(move || multiples(micro.get() * replicas.get())) value=batch />
         <ScheduleSelect id="schedule" />
         <PrecisionSelect id="precision" />
     }
+}
+
+fn copies(inputs: &Inputs) -> u64 {
+    inputs.rest.data_parallel.replicas.into()
+}
+
+/// Samples of a replica; all where they do not divide, so that there is something to choose.
+fn share(batch: u64, replicas: u64) -> u64 {
+    if batch.is_multiple_of(replicas) { batch / replicas } else { batch }
+}
+
+/// The same with micro-batches that divide the samples of a replica; where replicas do not divide the mini-batch,
+/// with the next mini-batch that all do.
+fn dividing(inputs: &Inputs) -> Inputs {
+    let (batch, replicas, m) = (inputs.mini_batch, copies(inputs), u64::from(inputs.micro_batches));
+    let mut next = inputs.clone();
+    if batch.is_multiple_of(replicas) {
+        let all = divisors(batch / replicas, MICRO_BATCHES_MAX.into());
+        next.micro_batches = all.into_iter().min_by_key(|d| d.abs_diff(m)).unwrap_or(1) as u32;
+    } else {
+        next.mini_batch = batch.next_multiple_of(replicas * m);
+    }
+    next
 }
 
 /// Which values are allowed, or what to do about one that is not.
 #[component]
 fn MicroBatchNote() -> impl IntoView {
     let state = expect_context::<State>();
-    let nearest = move || {
-        let (batch, m) = state.inputs.with(|i| (i.mini_batch, u64::from(i.micro_batches)));
-        divisors(batch, u64::from(MICRO_BATCHES_MAX))
-            .into_iter()
-            .min_by_key(|d| d.abs_diff(m))
-            .unwrap_or(1)
-    };
     let says = move || {
-        state.inputs.with(|i| match i.samples() {
-            Some(1) => tr!("divisors of {batch} · 1 each", batch = i.mini_batch),
-            Some(n) => tr!("divisors of {batch} · {n} each", batch = i.mini_batch, n),
-            None => tr!("{m} does not divide {batch}", m = i.micro_batches, batch = i.mini_batch),
+        state.inputs.with(|i| match (i.samples(), copies(i)) {
+            (Some(1), replicas) => {
+                tr!("divisors of {batch} · 1 each", batch = share(i.mini_batch, replicas))
+            }
+            (Some(n), replicas) => {
+                tr!("divisors of {batch} · {n} each", batch = share(i.mini_batch, replicas), n)
+            }
+            (None, 1) => {
+                tr!("{m} does not divide {batch}", m = i.micro_batches, batch = i.mini_batch)
+            }
+            (None, replicas) => tr!(
+                "{m} x {replicas} replicas do not divide {batch}",
+                m = i.micro_batches,
+                replicas,
+                batch = i.mini_batch
+            ),
         })
     };
     let conflict = Memo::new(move |_| state.inputs.with(|i| i.samples().is_none()));
@@ -127,10 +157,12 @@ fn MicroBatchNote() -> impl IntoView {
                 title=t("Micro-batches must divide the mini-batch; the slider only stops where they do")>
                 {says}
                 <Show when=move || conflict.get()>
-                    <button class="fix" on:click=move |_| {
-                        let m = nearest();
-                        state.edit(|i| i.micro_batches = m as u32);
-                    }>{move || tr!("Use {m}", m = nearest())}</button>
+                    <button class="fix" on:click=move |_| state.edit(|i| *i = dividing(i))>
+                        {move || state.inputs.with(|i| match dividing(i) {
+                            next if next.mini_batch == i.mini_batch => tr!("Use {m}", m = next.micro_batches),
+                            next => tr!("Use a mini-batch of {batch}", batch = next.mini_batch),
+                        })}
+                    </button>
                 </Show>
             </p>
         </div>

@@ -194,7 +194,7 @@ fn Tensor() -> impl IntoView {
         state.inputs.with(|i| match i.rest.tensor {
             1 => String::new(),
             tensor => tr!(
-                "{tensor} ranks divide each lane's attention and feed-forward parts: {ranks} devices.",
+                "{tensor} ranks divide each lane's attention and feed-forward parts: {ranks} ranks.",
                 tensor,
                 ranks = i.ranks()
             ),

@@ -141,7 +141,7 @@ fn Shares(
             let width = format!("width:{:.0}%", share.amount / most.max(1e-9) * 100.0);
             view! {
                 <tr>
-                    <td class="nm" title=share.name.clone()>{share.name.clone()}</td>
+                    <td class="nm" title=name(share)>{name(share)}</td>
                     <td><span class="mini"><i class=class style=width></i></span></td>
                     <td class="num">{share.count}</td><td class="num">{amount(share)}</td>
                 </tr>
@@ -154,6 +154,16 @@ fn Shares(
             <thead><tr><th colspan="2">{head[0]}</th><th class="num">{head[1]}</th><th class="num">{head[2]}</th></tr></thead>
             <tbody>{rows}</tbody>
         </table>
+    }
+}
+
+/// What a share is called: operations keep their names.
+fn name(share: &Share) -> String {
+    match share.name.strip_suffix(" (backward)") {
+        Some(operation) => tr!("{operation} (backward)", operation),
+        None if share.name == "all others" => t("all others").into(),
+        None if share.name == "workspace" => t("workspace").into(),
+        None => share.name.clone(),
     }
 }
 
