@@ -339,7 +339,7 @@ fn tied_tables_are_summed_at_the_price_of_all_gradients() {
         (step, object(&dir, "show p.json --json")["sent_bytes"].as_u64().unwrap())
     };
     let (tied, apart) = (taken(",tied"), taken(""));
-    assert!(tied.0 <= apart.0, "{tied:?} {apart:?}");
+    assert!(tied.0 as f64 <= 1.001 * apart.0 as f64, "{tied:?} {apart:?}");
     // Of 106 million parameters that are apart 67 are left.
     let share = tied.1 as f64 / apart.1 as f64;
     assert!((0.6..0.67).contains(&share), "{tied:?} {apart:?}");
