@@ -3,7 +3,6 @@
 use super::inputs::{Inputs, Rest};
 use super::times::Times;
 use crate::base::shared::Shared;
-use crate::base::stops::divisors;
 use crate::base::texts::t;
 use pipewright_core::cost::{Cluster, Costs};
 use pipewright_core::graph::{Graph, Layer, Precision};
@@ -218,10 +217,10 @@ pub fn possible(inputs: &Inputs) -> Solved {
     let first = super::presets::first();
     let mut next = inputs.alone();
     // Replicas stay where other micro-batches are all that it takes.
-    let share = inputs.mini_batch / u64::from(inputs.rest.data_parallel.replicas.max(1));
-    let fewer = divisors(share, inputs.micro_batches.into()).into_iter().next_back().unwrap_or(1);
-    let most = Inputs { micro_batches: fewer as u32, ..next.clone() };
-    if let Ok(solved) = solve(&most, &Ground::of(&most)) {
+    let near = super::repair::dividing(&next);
+    if near.mini_batch == next.mini_batch
+        && let Ok(solved) = solve(&near, &Ground::of(&near))
+    {
         return solved;
     }
     for without in 0..4 {

@@ -3,6 +3,8 @@
 use super::engine;
 use super::inputs::Inputs;
 use super::kept;
+use super::link::{MICRO_BATCHES_MAX, MINI_BATCH_MAX};
+use crate::base::stops::divisors;
 use pipewright_core::schedule::ScheduleKind;
 
 /// A change after which the schedule is possible.
@@ -33,6 +35,24 @@ pub fn take_lanes(inputs: &mut Inputs, lanes: u32, kind: ScheduleKind) {
     if let Some(found) = repair(inputs) {
         found.apply(inputs);
     }
+}
+
+/// The same with the nearest micro-batches that divide the samples of a replica; where replicas do not divide the
+/// mini-batch, with the next mini-batch that they and the micro-batches divide.
+pub fn dividing(inputs: &Inputs) -> Inputs {
+    let mut next = inputs.clone();
+    let (replicas, m) =
+        (u64::from(inputs.rest.data_parallel.replicas.max(1)), u64::from(inputs.micro_batches));
+    if inputs.mini_batch.is_multiple_of(replicas) {
+        let all = divisors(inputs.mini_batch / replicas, MICRO_BATCHES_MAX.into());
+        next.micro_batches = all.into_iter().min_by_key(|d| d.abs_diff(m)).unwrap_or(1) as u32;
+    } else {
+        let parts = replicas * m.max(1);
+        let above = inputs.mini_batch.next_multiple_of(parts);
+        next.mini_batch =
+            if above > MINI_BATCH_MAX { (MINI_BATCH_MAX / parts).max(1) * parts } else { above };
+    }
+    next
 }
 
 /// Numbers that are tried, from near to far.
@@ -107,6 +127,21 @@ mod tests {
         inputs.micro_batches = 8;
         split(&mut inputs, 3);
         assert_eq!(repair(&inputs), Some(Repair::Lanes(4)));
+    }
+
+    #[test]
+    fn micro_batches_and_replicas_divide_what_is_offered() {
+        for (batch, m, replicas) in
+            [(64, 64, 4), (64, 4, 3), (64, 16, 1), (7, 3, 2), (1 << 24, 5, 3)]
+        {
+            let mut inputs = Inputs { mini_batch: batch, micro_batches: m, ..first() };
+            inputs.rest.data_parallel.replicas = replicas;
+            let next = dividing(&inputs);
+            assert!(next.samples().is_some(), "{batch} {m} {replicas}: {}", next.mini_batch);
+            assert_eq!(next.rest.data_parallel.replicas, replicas);
+            let kept = batch.is_multiple_of(replicas.into());
+            assert!(next.mini_batch == batch || !kept && next.micro_batches == m);
+        }
     }
 
     #[test]

@@ -435,8 +435,8 @@ impl Plan {
 }
 
 impl DataParallel {
-    /// Refuses encoded gradients where replicas divide gradients or experts: what is carried over of a gradient would
-    /// be as large as the gradient.
+    /// Refuses encoded gradients where replicas divide gradients, of which what is carried over would be as large as
+    /// what is saved, or experts.
     ///
     /// # Errors
     /// [`PlanError::WithZero2`] and [`PlanError::WithExperts`].

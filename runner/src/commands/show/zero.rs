@@ -26,7 +26,7 @@ pub(super) fn zero(plan: &Plan, prediction: &Prediction) -> Option<String> {
 }
 
 /// The optimizer's state of a lane's parameters, and what a rank keeps of it: parts of what ranks divide, all of
-/// the rest, as of tied tables. Nothing where nothing is divided.
+/// the rest, as of each copy of a tied table. Nothing where nothing is divided.
 fn state(program: &Program) -> (Bytes, Bytes) {
     let buckets = program.stages.iter().flat_map(|stage| &stage.buckets);
     let divided = buckets.filter_map(|bucket| bucket.divided);

@@ -7,6 +7,7 @@ use crate::planner::inputs::Inputs;
 use crate::planner::kept;
 use crate::planner::link::{MICRO_BATCHES_MAX, MINI_BATCH_MAX, STAGES_MAX};
 use crate::planner::presets::EXAMPLES;
+use crate::planner::repair::dividing;
 use crate::screens::plan::view::training::Rest;
 use crate::state::State;
 use crate::widgets::precision::PrecisionSelect;
@@ -111,20 +112,6 @@ fn copies(inputs: &Inputs) -> u64 {
 /// Samples of a replica; all where they do not divide, so that there is something to choose.
 fn share(batch: u64, replicas: u64) -> u64 {
     if batch.is_multiple_of(replicas) { batch / replicas } else { batch }
-}
-
-/// The same with micro-batches that divide the samples of a replica; where replicas do not divide the mini-batch,
-/// with the next mini-batch that all do.
-fn dividing(inputs: &Inputs) -> Inputs {
-    let (batch, replicas, m) = (inputs.mini_batch, copies(inputs), u64::from(inputs.micro_batches));
-    let mut next = inputs.clone();
-    if batch.is_multiple_of(replicas) {
-        let all = divisors(batch / replicas, MICRO_BATCHES_MAX.into());
-        next.micro_batches = all.into_iter().min_by_key(|d| d.abs_diff(m)).unwrap_or(1) as u32;
-    } else {
-        next.mini_batch = batch.next_multiple_of(replicas * m);
-    }
-    next
 }
 
 /// Which values are allowed, or what to do about one that is not.
