@@ -11,11 +11,13 @@ mod sequence;
 mod tensor_group;
 #[cfg(test)]
 mod tests;
+mod winograd;
 mod workspace;
 
 pub use sequence::{Part, SequenceError};
 pub use tensor_group::PARTIAL_LOSS_WORDS;
 pub(crate) use tensor_group::partial_loss;
+pub use winograd::{FREQUENCIES, TileBlock, Winograd, pitch, stride};
 pub use workspace::{attention_rows, samples_together};
 
 use flow::Flow;

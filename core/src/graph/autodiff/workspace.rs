@@ -1,6 +1,6 @@
 //! Scratch of computations.
 
-use super::{Extent, positions};
+use super::{Extent, Winograd, positions};
 use crate::graph::{Graph, Node, Op, Pair, TensorSpec};
 use crate::ids::NodeId;
 use crate::units::Bytes;
@@ -27,7 +27,7 @@ pub fn samples_together(positions: u64) -> u64 {
 /// Scratch of every computation of a node. A convolution unfolds one group at a time (im2col):
 /// `channels / groups x kernel` rows by one column an output position, of one sample or of several
 /// with small images, whose outputs are then gathered too; a 1 x 1 convolution of one sample
-/// without stride or padding is a matrix product as it stands. A transposed one unfolds its
+/// without stride or padding is a matrix product as it stands, and one of 3 x 3 has its tiles ([`Winograd`]). A transposed one unfolds its
 /// output's gradient in the same way. An attention holds the scores of a block of queries and
 /// their gradients, a rotary embedding the cosines and sines of all positions; of a mixture of experts the
 /// row of each expert that a token has.
@@ -41,23 +41,29 @@ pub(super) fn workspace(graph: &Graph, node: &Node) -> Extent {
     let unfolded = |large: &TensorSpec, small: &TensorSpec, kernel: &Pair, groups: u64, plain| {
         let positions = small.shape[1] * small.shape[2];
         let rows = large.shape[0] / groups * kernel[0] * kernel[1];
-        let words = match samples_together(positions) {
+        match samples_together(positions) {
             1 if plain => 0,
             1 => rows * positions,
             samples => (rows + small.shape[0] / groups) * positions * samples,
-        };
-        Extent::fixed(Bytes(4) * words)
+        }
     };
+    let words = |words: u64| Extent::fixed(Bytes(4) * words);
     let placed = |shares: NodeId, experts: u64| {
         Extent::per_sample(Bytes(4) * (graph.whole(shares).shape[0] * experts))
     };
     match &node.op {
         Op::Conv2d { kernel, stride, padding, groups, .. } => {
             let plain = *kernel == [1, 1] && *stride == [1, 1] && *padding == [0, 0];
-            unfolded(input(0), &node.output, kernel, *groups, plain)
+            let unfolded = unfolded(input(0), &node.output, kernel, *groups, plain);
+            words(match Winograd::new(&node.op, input(0), &node.output) {
+                // Few samples with small images are unfolded all the same.
+                Some(fewer) if !fewer.pays(1) => unfolded.max(fewer.workspace()),
+                Some(fewer) => fewer.workspace(),
+                None => unfolded,
+            })
         }
         Op::ConvTranspose2d { kernel, groups, .. } => {
-            unfolded(&node.output, input(0), kernel, *groups, false)
+            words(unfolded(&node.output, input(0), kernel, *groups, false))
         }
         Op::Attention { .. } => attention(positions(input(0))),
         Op::ScaledDotProduct { .. } => {

@@ -164,15 +164,33 @@ pub enum Product {
 /// # Panics
 /// When the shapes do not agree.
 pub fn matmul(out: MatrixMut, lhs: Matrix, rhs: Matrix, product: Product, threads: usize) {
-    assert_eq!((out.rows, out.columns), (lhs.rows, rhs.columns), "shape of the product");
-    assert_eq!(lhs.columns, rhs.rows, "shapes of the factors");
-    let work = out.rows * out.columns * lhs.columns;
-    let threads = if work < WORTH_SPLITTING { 1 } else { threads };
     // Of the whole product, so that its parts are summed in one way whatever the number of threads.
     let few = (2..MANY_ROWS).contains(&out.rows);
     let run =
         if few && rhs.row_stride == 1 && rhs.rows >= COLUMN_TILE { by_panels } else { multiply };
-    shared(out, lhs, rhs, threads, &|out, lhs, rhs| run(out, lhs, rhs, product));
+    share(out, lhs, rhs, threads, &|out, lhs, rhs| run(out, lhs, rhs, product));
+}
+
+/// As [`matmul`], with a right-hand factor whose columns are contiguous and so short that the library packs them as fast
+/// as they could be transposed.
+///
+/// # Panics
+/// As [`matmul`].
+pub fn matmul_short(out: MatrixMut, lhs: Matrix, rhs: Matrix, product: Product, threads: usize) {
+    share(out, lhs, rhs, threads, &|out, lhs, rhs| multiply(out, lhs, rhs, product));
+}
+
+fn share(
+    out: MatrixMut,
+    lhs: Matrix,
+    rhs: Matrix,
+    threads: usize,
+    run: &(impl Fn(MatrixMut, Matrix, Matrix) + Sync),
+) {
+    assert_eq!((out.rows, out.columns), (lhs.rows, rhs.columns), "shape of the product");
+    assert_eq!(lhs.columns, rhs.rows, "shapes of the factors");
+    let work = out.rows * out.columns * lhs.columns;
+    shared(out, lhs, rhs, if work < WORTH_SPLITTING { 1 } else { threads }, run);
 }
 
 /// Cuts the product over threads: columns as long as each thread has several tiles of them, for

@@ -67,7 +67,9 @@ fn cases() -> Vec<Case> {
     let target = TensorSpec { shape: vec![], dtype: DType::U32 };
     let loss = Op::SoftmaxCrossEntropy { label_smoothing: 0.0 };
     let loss = Case::new(loss, vec![TensorSpec::f32(vec![10]), target], 8);
-    let cases = [nodes::every(nodes::SMALL), nodes::every(nodes::LARGE), vec![loss]].concat();
+    let cases =
+        [nodes::every(nodes::SMALL), nodes::every(nodes::LARGE), nodes::in_tiles(), vec![loss]]
+            .concat();
     cases.into_iter().filter(|case| !case.op.is_view()).collect()
 }
 

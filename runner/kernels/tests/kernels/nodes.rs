@@ -49,6 +49,25 @@ pub fn every(sizes: Sizes) -> Vec<Case> {
     nodes.into_iter().map(|(op, specs)| Case::new(op, specs, sizes.samples)).collect()
 }
 
+/// Convolutions that are computed in tiles: a block that is a part of an image, and one of several images.
+#[allow(dead_code)] // As above.
+pub fn in_tiles() -> Vec<Case> {
+    [([64, 41, 39], 3), ([64, 14, 13], 10)]
+        .map(|(image, samples): ([u64; 3], u64)| {
+            let op = Op::Conv2d {
+                out_channels: 64,
+                kernel: [3; 2],
+                stride: [1; 2],
+                padding: [1; 2],
+                dilation: [1; 2],
+                groups: 1,
+                bias: true,
+            };
+            Case::new(op, vec![TensorSpec::f32(image.to_vec())], samples)
+        })
+        .to_vec()
+}
+
 type Node = (Op, Vec<TensorSpec>);
 
 fn images(sizes: Sizes) -> Vec<Node> {

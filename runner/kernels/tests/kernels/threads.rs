@@ -19,6 +19,7 @@ fn large() -> Vec<Case> {
     // Small images, of which convolutions take several together, in more than one product.
     cases.extend(nodes::every(Sizes { samples: 22, image: [8, 9, 7], sequence: [6, 8] }));
     cases.push(loss);
+    cases.extend(nodes::in_tiles());
     cases
 }
 

@@ -18,6 +18,7 @@ mod places;
 mod several;
 mod transpose;
 mod unfold;
+mod winograd;
 
 use super::chunks;
 use super::matmul::{COLUMN_TILE, Matrix, MatrixMut, Product, matmul};
@@ -28,6 +29,7 @@ use several::Several;
 use std::ops::Range;
 use transpose::transpose;
 use unfold::{fold_add, unfold};
+use winograd::Winograd;
 
 /// Words of unfolded image that stay in the second-level cache beside the weights: 1 MiB.
 const UNFOLDED_WORDS: usize = 1 << 18;
@@ -93,6 +95,9 @@ impl Blocks {
 pub fn forward(call: &Call, operands: Operands) {
     let Operands { reads, writes, params, workspace, .. } = operands;
     let weights = (&*params[0], params.get(1).map(|bias| &**bias));
+    if let Some(fewer) = Winograd::new(call) {
+        return fewer.forward(reads[0], weights, writes[0], workspace);
+    }
     match depthwise(call) {
         Some(g) => depthwise::forward(call, &g, reads[0], weights, writes[0]),
         None => correlate(call, reads[0], weights, writes[0], workspace),
@@ -104,6 +109,9 @@ pub fn input_gradient(call: &Call, operands: Operands) {
     if let Some(g) = depthwise(call) {
         return depthwise::input_gradient(call, &g, reads[0], params[0], writes[0]);
     }
+    if let Some(fewer) = Winograd::new(call) {
+        return fewer.input_gradient(reads[0], params[0], writes[0], workspace);
+    }
     spread(call, reads[0], (&*params[0], None), writes[0], workspace);
 }
 
@@ -112,7 +120,10 @@ pub fn weight_gradient(call: &Call, operands: Operands) {
         return depthwise::weight_gradient(call, &g, operands);
     }
     let Operands { reads, gradients, workspace, .. } = operands;
-    add_products(call, (reads[0], reads[1]), gradients[0], workspace);
+    match Winograd::new(call) {
+        Some(fewer) => fewer.add_products((reads[0], reads[1]), gradients[0], workspace),
+        None => add_products(call, (reads[0], reads[1]), gradients[0], workspace),
+    }
     add_sums(call, reads[1], gradients.get_mut(1));
 }
 
