@@ -57,6 +57,11 @@ fn is_for_another_try(why: &str) -> bool {
     ["session not created", "port not available"].iter().any(|words| why.contains(words))
 }
 
+/// Whether the page wrote an element anew between two questions.
+fn is_gone(why: &str) -> bool {
+    ["stale element", "no such element"].iter().any(|words| why.contains(words))
+}
+
 impl Browser {
     /// Starts a headless browser of 1280 x 800; `name` tells the folders of several tests apart.
     ///
@@ -131,15 +136,13 @@ impl Browser {
 
     /// The rendered text of the first match; empty where nothing matches, as before a page starts.
     pub fn text(&self, css: &str) -> Outcome<String> {
-        let gone = ["stale element", "no such element"];
         loop {
             if self.count(css)? == 0 {
                 return Ok(String::new());
             }
             let read = self.element(css).and_then(|e| self.get(&format!("/element/{e}/text")));
             match read {
-                // The page wrote it anew between two questions.
-                Err(why) if gone.iter().any(|word| why.to_string().contains(word)) => {}
+                Err(why) if is_gone(&why.to_string()) => {}
                 read => return Ok(read?.as_str().unwrap_or_default().to_string()),
             }
         }
@@ -164,8 +167,7 @@ impl Browser {
 
     /// Clicks the middle of the first match; an error when something covers it.
     pub fn click(&self, css: &str) -> Outcome<()> {
-        let element = self.element(css)?;
-        self.post(&format!("/element/{element}/click"), json!({})).map(drop)
+        self.with(css, |element| self.post(&format!("/element/{element}/click"), json!({})))
     }
 
     /// Types into the first match; special keys are WebDriver's code points, `\u{E014}` is arrow
@@ -209,13 +211,15 @@ impl Browser {
     /// Moves the mouse to (`dx`, `dy`) CSS pixels from the middle of the first match. In two moves, as a hand's
     /// are many: the second one has a way.
     pub fn hover(&self, css: &str, dx: i64, dy: i64) -> Outcome<()> {
-        let element = json!({ ELEMENT: self.element(css)? });
-        let to = json!([
-            { "type": "pointerMove", "duration": 0, "origin": element, "x": dx - 1, "y": dy },
-            { "type": "pointerMove", "duration": 50, "origin": element, "x": dx, "y": dy },
-        ]);
-        let mouse = json!({ "type": "pointer", "id": "mouse", "actions": to });
-        self.post("/actions", json!({ "actions": [mouse] })).map(drop)
+        self.with(css, |element| {
+            let element = json!({ ELEMENT: element });
+            let to = json!([
+                { "type": "pointerMove", "duration": 0, "origin": element, "x": dx - 1, "y": dy },
+                { "type": "pointerMove", "duration": 50, "origin": element, "x": dx, "y": dy },
+            ]);
+            let mouse = json!({ "type": "pointer", "id": "mouse", "actions": to });
+            self.post("/actions", json!({ "actions": [mouse] }))
+        })
     }
 
     /// Sets the size of the page's viewport, in CSS pixels; the window's is a little larger.
@@ -278,6 +282,16 @@ impl Browser {
             std::thread::sleep(Duration::from_millis(20));
         }
         Err(format!("waited {} s in vain: {what}", PATIENCE.as_secs()).into())
+    }
+
+    /// Does something with the first match, again where the page wrote it anew before anything came of it.
+    fn with(&self, css: &str, act: impl Fn(&str) -> Outcome<Value>) -> Outcome<()> {
+        loop {
+            match act(&self.element(css)?) {
+                Err(why) if is_gone(&why.to_string()) => {}
+                done => return done.map(drop),
+            }
+        }
     }
 
     fn element(&self, css: &str) -> Outcome<String> {

@@ -7,13 +7,25 @@ use crate::base::texts::tr;
 use crate::planner::link;
 use crate::screens::recompute::state::Source;
 use leptos::prelude::*;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::time::Duration;
 use wasm_bindgen::JsValue;
 
 thread_local! {
     static WAITING: Cell<bool> = const { Cell::new(false) };
     static PUSHING: Cell<bool> = const { Cell::new(false) };
+
+    /// The fragment before the last change of ours: a page that is loaded again in that moment has it.
+    static BEFORE: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// The fragment that the address has, and the one that it had before it followed the page.
+pub fn fragments() -> [String; 2] {
+    [window().location().hash().unwrap_or_default(), BEFORE.with_borrow(String::clone)]
+}
+
+fn remember() {
+    BEFORE.set(window().location().hash().unwrap_or_default());
 }
 
 /// Browsers allow about 100 changes in 30 s.
@@ -44,6 +56,7 @@ pub fn replace_soon(page: Page) {
     }
     let replace = move || {
         WAITING.set(false);
+        remember();
         if let Ok(history) = window().history() {
             let _ = history.replace_state_with_url(&JsValue::NULL, "", Some(&of(page)));
         }
@@ -62,6 +75,7 @@ pub fn push(page: Page) {
         if window().location().href().is_ok_and(|now| now == address) {
             return;
         }
+        remember();
         if let Ok(history) = window().history() {
             let _ = history.push_state_with_url(&JsValue::NULL, "", Some(&address));
         }
@@ -73,6 +87,14 @@ pub fn push(page: Page) {
 pub fn go(page: Page, link: &str) {
     if let Ok(history) = window().history() {
         let _ = history.push_state_with_url(&JsValue::NULL, "", Some(&format!("#{link}")));
+    }
+    take(page);
+}
+
+/// To another state, in the place of this one.
+pub fn instead(page: Page, link: &str) {
+    if let Ok(history) = window().history() {
+        let _ = history.replace_state_with_url(&JsValue::NULL, "", Some(&format!("#{link}")));
     }
     take(page);
 }

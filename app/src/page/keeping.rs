@@ -37,6 +37,9 @@ const LINK_MAX: usize = 8192;
 /// How long the state has to be left alone before it is kept.
 const CALM: Duration = Duration::from_millis(1500);
 
+/// Milliseconds within which a page that was left is there again when it is loaded again.
+const JUST: f64 = 30_000.0;
+
 /// The setting of the tab that says which visit it is.
 const VISIT: &str = "pipewright-visit";
 
@@ -137,10 +140,21 @@ async fn back(page: Page) {
     let Some(visit) = visit() else { return };
     let kept = get(&visit).await.ok().flatten();
     let Some(found) = newer(left(), kept) else { return };
-    // Another address in the same tab asks for something else.
-    let same = text(&found, "link")
-        .is_some_and(|link| link::read(&link, None).inputs == page.state.inputs.get_untracked());
-    if same && has_more(&found) {
+    let says = |key| {
+        let words = text(&found, key);
+        words.is_some_and(|s| link::read(&s, None).inputs == page.state.inputs.get_untracked())
+    };
+    if !says("link") {
+        // The address follows a little later than the page: who left between had more than it says. Another address in
+        // the same tab asks for something else.
+        let just_left = Date::now() - number(&found, "when") < JUST;
+        let Some(link) = text(&found, "link").filter(|_| just_left) else { return };
+        if !says("address") && !says("before") {
+            return;
+        }
+        address::instead(page, &link);
+    }
+    if has_more(&found) {
         show(page, &found, false).await;
     }
 }
@@ -328,6 +342,9 @@ fn record(page: Page) -> Option<Object> {
     set("visit", visit()?.into())?;
     set("when", Date::now().into())?;
     set("link", page.link().into())?;
+    let [address, before] = address::fragments();
+    set("address", address.into())?;
+    set("before", before.into())?;
     set("title", title.into())?;
     set("note", note.into())?;
     let text = |inputs: &Inputs| match link::carries(inputs) {

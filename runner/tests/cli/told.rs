@@ -34,6 +34,22 @@ fn a_model_has_as_many_parameters_whoever_counts_them() {
     assert!(shown.contains("of 124439808 parameters"), "{shown}");
 }
 
+/// Cuts that fit as they are, however uneven, are no better than even ones with something computed again.
+#[test]
+fn more_memory_does_not_make_a_plan_slower() {
+    let dir = scratch("told-memory");
+    let plan = "plan --model resnet50 --cluster dgx-a100 --stages 4 --schedule 1f1b --micro-batches 8 \
+        --mini-batch 64 -o p.json --memory";
+    let step = |memory: &str| {
+        let plan = object(&dir, &format!("{plan} {memory} --json"));
+        plan["step_ns"].as_u64().expect("a step")
+    };
+    let steps = ["900MB", "800MB", "700MB"].map(step);
+    assert!(steps.is_sorted(), "{steps:?}");
+    let told = run(&dir, &format!("{plan} 800MB --recompute none")).done().stderr.clone();
+    assert!(told.contains(", for balanced ones, of 20.28 ms, do not fit; no cuts"), "{told}");
+}
+
 #[test]
 fn what_needs_whole_parameters_or_gradients_does_not_go_with_tensor_groups() {
     let dir = scratch("told-tensor");

@@ -23,6 +23,8 @@ pub(super) struct Said {
     pub(super) reordered: bool,
     /// The step of the balanced split, where another was looked for.
     pub(super) balanced_step_ns: Option<Nanos>,
+    #[serde(skip)]
+    pub(super) balanced_fits: bool,
     /// No split of these stages in this order takes less.
     pub(super) split_bound_ns: Option<Nanos>,
     /// The fastest schedule by name, where one was made for the plan, and its step.
@@ -88,9 +90,11 @@ pub(super) fn exact(question: &Question, draft: &Draft, chosen: &Chosen) -> Resu
     }
     let moved = cut.model != draft.model;
     let mut found = finished(question, cut, order.clone(), recompute::EFFORT);
+    // Cuts that fit as they are may be uneven: recomputation between even ones takes less, then.
+    let uneven = !best.balanced_fits && best.step > best.balanced;
     let recomputes = match question.recompute {
         Recompute::None => false,
-        Recompute::Auto => !best.fits,
+        Recompute::Auto => !best.fits || uneven,
         Recompute::Selective | Recompute::Full => true,
     };
     if recomputes && (moved || best.cuts != chosen.cuts) {
@@ -111,6 +115,7 @@ pub(super) fn exact(question: &Question, draft: &Draft, chosen: &Chosen) -> Resu
         split: chosen.split,
         reordered: plan.model != draft.model,
         balanced_step_ns: balanced,
+        balanced_fits: best.balanced_fits,
         split_bound_ns: Some(bound),
         ..Said::default()
     };
@@ -129,7 +134,7 @@ fn in_other_order(
     let Ok(mut other) = best_split(&other, order, Borders::Nodes, USUAL) else { return Ok(None) };
     // As with cuts inside of layers, for less the network stays as it was.
     let shorter = other.step.0 < best.step.0 - best.step.0 / ORDER_WORTH;
-    other.balanced = best.balanced;
+    (other.balanced, other.balanced_fits) = (best.balanced, best.balanced_fits);
     Ok((shorter && (other.fits || !best.fits)).then_some((other, model)))
 }
 
@@ -155,6 +160,9 @@ impl Said {
             let gain = match self.balanced_step_ns {
                 Some(balanced) if step < balanced => {
                     format!(", {:.1} % faster than balanced", more(balanced, step))
+                }
+                Some(balanced) if step > balanced && !self.balanced_fits => {
+                    format!(", for balanced ones, of {balanced}, do not fit")
                 }
                 Some(_) => ", as fast as balanced".into(),
                 None => String::new(),
