@@ -46,11 +46,11 @@ row() { # NAME MODEL BATCH STEPS RANKS THREADS EAGER|COMPILED
   for _ in $(seq "$rounds"); do
     if [ "$5" = 1 ]; then
       "$PYTHON" scripts/pytorch/step.py "$2" "$3" "$where" "$4" >>"$work/torch" 2>"$work/log"
-      "$runner" run "$work/plan.json" --threads "$6" --out "$work/run" --overwrite >"$work/log" 2>&1
+      "$runner" run "$work/plan.json" --threads "$6" --no-eval --out "$work/run" --overwrite >"$work/log" 2>&1
     else
       OMP_NUM_THREADS=1 "$PYTHON" -m torch.distributed.run --standalone --nproc-per-node "$5" \
         scripts/pytorch/pipeline.py "$2" "$3" "$micro_batches" "$4" "$work/torch" >"$work/log" 2>&1
-      mpirun -n "$5" "$runner" "$work/plan.json" --out "$work/run" --overwrite >"$work/log" 2>&1
+      mpirun -n "$5" "$runner" run "$work/plan.json" --no-eval --out "$work/run" --overwrite >"$work/log" 2>&1
     fi
     cat "$work/run/result.json" >>"$work/ours"
   done
