@@ -32,7 +32,7 @@ pub struct Winograd<'a> {
     sizes: autodiff::Winograd,
 }
 
-/// Images of one side of the convolution.
+/// One side of the convolution: images of what it reads, or of what it makes.
 #[derive(Clone, Copy)]
 struct Side {
     /// Channels of a group.
