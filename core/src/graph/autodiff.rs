@@ -17,7 +17,7 @@ mod workspace;
 pub use sequence::{Part, SequenceError};
 pub use tensor_group::PARTIAL_LOSS_WORDS;
 pub(crate) use tensor_group::partial_loss;
-pub use winograd::{FREQUENCIES, TileBlock, Winograd, pitch, stride};
+pub use winograd::{FREQUENCIES, TileBlock, Winograd};
 pub use workspace::{attention_rows, samples_together};
 
 use flow::Flow;

@@ -65,16 +65,6 @@ impl TileBlock {
 /// Numbers that the processor takes at a time, or more.
 const LINE: u64 = 16;
 
-/// Words between the frequencies of so many tiles: whole lines, and one into which their transform may run over.
-pub fn stride(tiles: u64) -> u64 {
-    tiles.next_multiple_of(LINE) + LINE
-}
-
-/// Words between the channels: a line more, so that channels do not fall upon each other in the caches.
-pub fn pitch(tiles: u64) -> u64 {
-    FREQUENCIES * stride(tiles) + LINE
-}
-
 impl Winograd {
     /// None where `op` is no convolution of this kind, or a narrow one.
     pub fn new(op: &Op, input: &TensorSpec, output: &TensorSpec) -> Option<Self> {
@@ -92,6 +82,16 @@ impl Winograd {
         (fits && enough).then_some(Self { groups: *groups, channels, sizes })
     }
 
+    /// Words between the frequencies of so many tiles: whole lines, and one into which their transform may run over.
+    pub fn stride(tiles: u64) -> u64 {
+        tiles.next_multiple_of(LINE) + LINE
+    }
+
+    /// Words between the channels: a line more, so that channels do not fall upon each other in the caches.
+    pub fn pitch(tiles: u64) -> u64 {
+        FREQUENCIES * Self::stride(tiles) + LINE
+    }
+
     /// Whether so many samples have enough tiles.
     pub fn pays(&self, samples: u64) -> bool {
         let tiles = self.sizes.map(|size| TileBlock::new(size).tiles.iter().product::<u64>());
@@ -100,12 +100,13 @@ impl Winograd {
 
     /// Words of the transformed weights of all groups.
     pub fn weights(&self) -> u64 {
-        self.groups * self.channels[1] * pitch(self.channels[0])
+        self.groups * self.channels[1] * Self::pitch(self.channels[0])
     }
 
     /// Words of a transformed block, inputs and outputs.
     pub fn block(&self) -> u64 {
-        let words = self.sizes.map(TileBlock::new).map(|block| pitch(block.rows * block.tiles[1]));
+        let words =
+            self.sizes.map(TileBlock::new).map(|block| Self::pitch(block.rows * block.tiles[1]));
         words[0].max(words[1]) * (self.channels[0] + self.channels[1])
     }
 

@@ -67,12 +67,12 @@ type Transform = fn(&mut Rows, &Place, usize, &mut [f32], usize);
 
 /// Words between the frequencies of so many tiles, or channels.
 fn stride(tiles: usize) -> usize {
-    autodiff::stride(tiles as u64) as usize
+    autodiff::Winograd::stride(tiles as u64) as usize
 }
 
 /// Words between channels with so many tiles.
 fn pitch(tiles: usize) -> usize {
-    autodiff::pitch(tiles as u64) as usize
+    autodiff::Winograd::pitch(tiles as u64) as usize
 }
 
 /// The blocks of images: tiles of an image, rows of tiles of a block, samples taken together.
