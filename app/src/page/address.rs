@@ -6,6 +6,7 @@ use crate::base::screen::Screen;
 use crate::base::texts::tr;
 use crate::planner::link;
 use crate::screens::recompute::state::Source;
+use js_sys::Date;
 use leptos::prelude::*;
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -15,17 +16,21 @@ thread_local! {
     static WAITING: Cell<bool> = const { Cell::new(false) };
     static PUSHING: Cell<bool> = const { Cell::new(false) };
 
-    /// The fragment before the last change of ours: a page that is loaded again in that moment has it.
-    static BEFORE: RefCell<String> = const { RefCell::new(String::new()) };
+    /// The fragment before the last change of ours, and when that was: a page that is loaded again in that moment has it.
+    static BEFORE: RefCell<Option<(String, f64)>> = const { RefCell::new(None) };
 }
 
-/// The fragment that the address has, and the one that it had before it followed the page.
-pub fn fragments() -> [String; 2] {
-    [window().location().hash().unwrap_or_default(), BEFORE.with_borrow(String::clone)]
+/// Milliseconds after which a page that is loaded again has the new fragment.
+const SETTLED: f64 = 2_000.0;
+
+/// The fragment that the address had before it followed the page, if it followed just now.
+pub fn before() -> Option<String> {
+    let before = BEFORE.with_borrow(Option::clone);
+    before.filter(|(_, when)| Date::now() - when < SETTLED).map(|(fragment, _)| fragment)
 }
 
 fn remember() {
-    BEFORE.set(window().location().hash().unwrap_or_default());
+    BEFORE.set(window().location().hash().ok().map(|fragment| (fragment, Date::now())));
 }
 
 /// Browsers allow about 100 changes in 30 s.

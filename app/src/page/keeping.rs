@@ -342,9 +342,10 @@ fn record(page: Page) -> Option<Object> {
     set("visit", visit()?.into())?;
     set("when", Date::now().into())?;
     set("link", page.link().into())?;
-    let [address, before] = address::fragments();
-    set("address", address.into())?;
-    set("before", before.into())?;
+    set("address", window().location().hash().ok()?.into())?;
+    if let Some(before) = address::before() {
+        set("before", before.into())?;
+    }
     set("title", title.into())?;
     set("note", note.into())?;
     let text = |inputs: &Inputs| match link::carries(inputs) {
