@@ -3,12 +3,12 @@
     OMP_NUM_THREADS=1 python python/benches/pipeline.py [gpt|gpt-vocabulary|vit|residual|vgg|narrowing ..]
 
 Two gloo ranks with a thread each, 1F1B, 8 micro-batches. Both divisions run in the same processes and take
-turns, so that other work on the machine meets both. Steps are medians of 15, from a barrier to the last rank's end.
+turns, so that other work on the machine meets both. Steps are medians of 15, from a barrier to the last rank's end. The last
+column is what of an error may be the machine's: by how much two halves of the trace differ, and a trace made after the steps.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import statistics
 import subprocess
@@ -25,7 +25,6 @@ from torch import nn
 from torch.nn import functional
 
 import pipewright as pw
-from pipewright._runner import run
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
@@ -182,30 +181,6 @@ def by_layer_count(trace: pw.Trace, layers: int) -> str:
     return next(x["name"] for x in trace.nodes if x["module"].startswith(inside) or x["module"] == inside[:-1])
 
 
-def link() -> dict[str, float]:
-    """Latency and bandwidth between the ranks, as halves of round trips."""
-    times = []
-    for size in (1, 1 << 20):
-        value = torch.zeros(size)
-        found = []
-        for _ in range(20):
-            dist.barrier()
-            begin = time.perf_counter()
-            for turn in range(2):
-                (dist.send if dist.get_rank() == turn else dist.recv)(value, 1 - dist.get_rank())
-            found.append((time.perf_counter() - begin) / 2)
-        times.append(statistics.median(found))
-    return {"latency_ns": round(times[0] * 1e9), "bytes_per_sec": 4 * (1 << 20) / max(times[1] - times[0], 1e-9)}
-
-
-def cluster() -> dict[str, Any]:
-    """Two ranks of this machine."""
-    found: dict[str, Any] = json.loads(run(["cluster", "laptop"]))
-    measured = [link()]
-    dist.broadcast_object_list(measured)
-    return found | {"local": measured[0]}
-
-
 def step_time(pipeline: Any, optimizer: torch.optim.Optimizer, data: Any) -> float:
     """Seconds from a barrier until the last rank has updated its parameters."""
     dist.barrier()
@@ -224,7 +199,7 @@ def measured(name: str) -> None:
     torch.manual_seed(0)
     module = case.make()
     inputs, target = case.inputs(case.samples), case.target(case.samples)
-    here = cluster()
+    here = pw.cluster()
     trace = pw.trace(module, (inputs,), loss=loss_fn, target=target)
     options = {"micro_batches": MICRO_BATCHES, "schedule": "1f1b", "cluster": here, "optimizer": "sgd"}
     by_count = by_layer_count(trace, len(module.layers))
@@ -239,6 +214,7 @@ def measured(name: str) -> None:
             took = step_time(pipeline, optimizer, data)
             if turn >= 2:
                 times.append(took)
+    again = pw.trace(module, (inputs,), loss=loss_fn, target=target)
     if dist.get_rank() == 0:
         cuts = [plan.stages[1][0] for plan in plans]
         predicted = [plan.figures["step_ns"] / 1e6 for plan in plans]
@@ -253,6 +229,7 @@ def measured(name: str) -> None:
             *(f"{x:.1f}" for x in (predicted[1], steps[1])),
             f"{100 * (predicted[1] / steps[1] - 1):+.1f} %",
             f"{statistics.median(ratios):.3f}",
+            f"{100 * trace.spread:.1f}, {100 * (again.step / trace.step - 1):+.1f} %",
         ]
         print("| " + " | ".join(cells) + " |", flush=True)
 
@@ -261,8 +238,8 @@ def main() -> None:
     """Starts the ranks, or is one of them."""
     names = sys.argv[1:] or list(CASES)
     if "RANK" not in os.environ:
-        print("| network | planned cut | predicted ms | measured ms | error | by layers | predicted ms | measured ms | error | planned / by layers |")
-        print("|---|---|---|---|---|---|---|---|---|---|", flush=True)
+        print("| network | planned cut | predicted ms | measured ms | error | by layers | predicted ms | measured ms | error | planned / by layers | trace again |")
+        print("|---|---|---|---|---|---|---|---|---|---|---|", flush=True)
         ranks = ["-m", "torch.distributed.run", "--nproc-per-node", str(RANKS), "--master-port", "29511"]
         sys.exit(subprocess.run([sys.executable, *ranks, __file__, *names], check=False).returncode)
     torch.set_num_threads(1)

@@ -14,7 +14,8 @@ model = Gpt(vocabulary=256, length=SEQUENCE, width=128, layers=4)
 tokens = torch.randint(0, 256, (MICRO_BATCH, SEQUENCE))
 
 trace = pw.trace(model, (tokens,), loss=loss_fn, target=tokens)
-plan = trace.plan(ranks=dist.get_world_size(), stages=dist.get_world_size(), micro_batches=8, schedule="automatic")
+ranks = dist.get_world_size()
+plan = trace.plan(cluster=pw.cluster(), ranks=ranks, stages=ranks, micro_batches=8, schedule="automatic")
 pipeline = plan.pipeline(loss_fn=loss_fn)
 optimizer = torch.optim.AdamW(pipeline.parameters(), lr=1e-3)
 

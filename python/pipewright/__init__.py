@@ -11,6 +11,7 @@ from ._timeline import Span
 from .recompute import pareto, recompute, recompute_backend
 
 if TYPE_CHECKING:
+    from ._links import cluster
     from ._pipeline import Pipeline
     from ._record import calibrate, record
     from ._trace import Trace, trace
@@ -23,6 +24,7 @@ __all__ = [
     "Span",
     "Trace",
     "calibrate",
+    "cluster",
     "pareto",
     "plan",
     "record",
@@ -36,6 +38,7 @@ _WITH_TORCH = {
     "Pipeline": "_pipeline",
     "Trace": "_trace",
     "calibrate": "_record",
+    "cluster": "_links",
     "record": "_record",
     "trace": "_trace",
 }

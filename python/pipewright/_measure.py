@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import fx, nn
@@ -17,6 +17,14 @@ from torch.utils import _pytree as pytree
 from ._export import Exported, where
 from ._fold import Folded, Folder, Kind
 from ._runner import PipewrightError
+
+
+Part = TypeVar("Part")
+
+ENOUGH = 50_000_000
+"""Nanoseconds that each of several runs should take; shorter ones are repeated more often."""
+MOST = 10
+"""How much more often at most."""
 
 
 @dataclass
@@ -47,21 +55,43 @@ class Clock:
         return min(self._once(work) for _ in range(repeats))
 
     def typical(self, work: Callable[[], object], repeats: int) -> int:
-        """Nanoseconds of the median of several runs, after one that does not count."""
-        work()
-        return int(statistics.median(self._once(work) for _ in range(repeats)))
+        """Nanoseconds of the median of several runs."""
+        return int(statistics.median(first for first, _ in self.parts(work, lambda _: None, repeats)))
+
+    def parts(self, first: Callable[[], Part], second: Callable[[Part], object], repeats: int) -> list[tuple[int, int]]:
+        """Nanoseconds of two parts that take turns, in several runs after one that does not count.
+
+        Of short ones there are as many as tell what is usual.
+        """
+        second(first())
+        times: list[tuple[int, int]] = []
+        while len(times) < repeats or (sum(map(sum, times)) < repeats * ENOUGH and len(times) < MOST * repeats):
+            begin = self._now()
+            value = first()
+            middle = self._now()
+            second(value)
+            del value
+            end = self._now()
+            times.append((self._between(begin, middle), self._between(middle, end)))
+        return times
 
     def _once(self, work: Callable[[], object]) -> int:
-        if not self._cuda:
-            begin = time.perf_counter_ns()
-            work()
-            return time.perf_counter_ns() - begin
-        first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        first.record()
+        begin = self._now()
         work()
-        last.record()
-        last.synchronize()
-        return int(first.elapsed_time(last) * 1e6)
+        return self._between(begin, self._now())
+
+    def _now(self) -> Any:
+        if not self._cuda:
+            return time.perf_counter_ns()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def _between(self, begin: Any, end: Any) -> int:
+        if not self._cuda:
+            return int(end - begin)
+        end.synchronize()
+        return int(begin.elapsed_time(end) * 1e6)
 
 
 def measure(exported: Exported, clock: Clock, repeats: int) -> tuple[Folded, dict[fx.Node, Cost]]:

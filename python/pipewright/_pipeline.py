@@ -19,6 +19,7 @@ from ._again import Again
 from ._cut import PREFIX, Cut, Piece, cut
 from ._export import export
 from ._fold import Folded
+from ._malloc import keep_freed
 from ._measure import Clock, measure
 from ._ranks import Ranks, stage_of, whole
 from ._runner import PipewrightError
@@ -51,6 +52,8 @@ class Pipeline:
         self.plan = plan
         self._module = module
         self._device = device
+        if device.type == "cpu":
+            keep_freed()
         self.ranks = ranks
         self._cut = divided
         self._count = plan.micro_batches
@@ -120,6 +123,8 @@ class Pipeline:
             with path.open("w", newline="") as file:
                 csv.writer(file).writerows(self.plan.actions)
             schedule._load_csv(str(path))
+        if self._device.type == "cpu":
+            _receive_first(schedule)
         return schedule
 
     def _has(self, stage: int) -> bool:
@@ -236,6 +241,17 @@ def _own(stage: nn.Module) -> nn.Module:
 def _in_parts(plan: Plan) -> bool:
     """Whether backward passes come in two parts, I and W."""
     return any(action.rstrip("0123456789")[-1] in "IW" for row in plan.actions for action in row if action)
+
+
+def _receive_first(schedule: Any) -> None:
+    """Asks for all messages of a step at its begin, in their order; each has a place of its own.
+
+    Gloo sends what the other side has asked for. Asked for when it is needed, a message waits until the
+    sender's thread for messages gets the core that computes. NCCL wants receives where their sends are.
+    """
+    receives = (schedules._ComputationType.RECV_F, schedules._ComputationType.RECV_B)
+    for order in schedule.pipeline_order_with_comms.values():
+        order.sort(key=lambda action: action.computation_type not in receives)
 
 
 def _is_batched(value: Any, samples: int) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import statistics
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from torch.utils import _pytree as pytree
 
 from ._export import Exported, export, reason
 from ._fold import Folded
+from ._malloc import keep_freed
 from ._measure import Clock, Cost, measure, untouched
 from ._runner import PipewrightError
 
@@ -173,7 +175,8 @@ def trace(
     The example is one micro-batch; its samples lie along the first axis. Where `loss` is given,
     `loss(output, target)` (without a target `loss(output)`) counts to the last node. Buffers, gradients and
     random numbers are left as they were. Under torch.distributed all ranks measure at the same time, as
-    they will compute; the plan is made of what rank 0 found.
+    they will compute; the plan is made of what rank 0 found. On a processor the process keeps freed memory from
+    then on, as in pipelines: new pages in each pass would be measured with it.
 
     Raises:
         PipewrightError: where the module cannot be exported.
@@ -191,6 +194,8 @@ def trace(
     exported = export(module, given[0], given[1])
     here = _device(module, exported)
     clock = Clock(here)
+    if repeats and here.type == "cpu":
+        keep_freed()
     folded, costs = measure(exported, clock, repeats)
     if not folded.computations:
         raise PipewrightError(f"{exported.name}: nothing in it is trained, so there is nothing to plan")
@@ -226,8 +231,7 @@ def _whole(trace: Trace, clock: Clock, repeats: int, loss: Callable[..., torch.T
         output = output if loss is None else loss(output, *given)
         return [x for x in pytree.tree_leaves(output) if isinstance(x, torch.Tensor) and x.requires_grad]
 
-    def step() -> None:
-        outputs = forward()
+    def backward(outputs: list[torch.Tensor]) -> None:
         ones = [torch.ones_like(x) for x in outputs]
         add(torch.autograd.grad(outputs, wanted, ones, allow_unused=True))
 
@@ -242,15 +246,16 @@ def _whole(trace: Trace, clock: Clock, repeats: int, loss: Callable[..., torch.T
             others = [torch.zeros_like(x) for x in wanted]
             if loss is not None:
                 _loss(trace, clock, repeats, loss, given)
-            # A pipeline's step has many of these, so its time follows from the usual one, not from the fastest.
-            there = clock.typical(forward, 2 * repeats)
-            whole, again = clock.typical(step, 2 * repeats), clock.typical(step, 2 * repeats)
+            # A pipeline's step has many of these, so its time follows from the usual one, not from the fastest; and
+            # the forward pass is one between backward passes: alone it gets memory that its caches still have.
+            steps, again = (clock.parts(forward, backward, 2 * repeats) for _ in range(2))
             adding = clock.typical(lambda: add(others), 2 * repeats)
     except torch.OutOfMemoryError:
         # That is what pipelines are for: nodes alone fit.
         return
-    spread, whole = abs(whole - again), min(whole, again)
-    trace.step, trace.spread = whole / 1e9, spread / whole
+    first, second, whole = (_median(map(sum, times)) for times in (steps, again, steps + again))
+    there = _median(forward for forward, _ in steps + again)
+    trace.step, trace.spread = whole / 1e9, abs(first - second) / whole
     # Parts are within the whole, however much else the machine did meanwhile.
     there = min(there, whole - 2)
     adding = min(adding, whole - there - 1)
@@ -263,6 +268,10 @@ def _whole(trace: Trace, clock: Clock, repeats: int, loss: Callable[..., torch.T
         cost.input_gradient = round(cost.input_gradient * backwards)
         cost.weight_gradient = round(cost.weight_gradient * backwards)
     _add(trace, adding)
+
+
+def _median(times: Iterable[int]) -> int:
+    return int(statistics.median(times))
 
 
 def _add(trace: Trace, adding: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -20,7 +21,8 @@ def main() -> None:
     case = CASES["gpt"]
     torch.manual_seed(0)
     trace = pw.trace(case.make(), case.inputs(4))
-    plan = trace.plan(ranks=2, stages=4, schedule="zb-v", micro_batches=4, replicas=1)
+    cluster = pw.cluster()
+    plan = trace.plan(ranks=2, stages=4, schedule="zb-v", micro_batches=4, replicas=1, cluster=cluster)
     pipeline = plan.pipeline(loss_fn=loss_fn)
     optimizer = torch.optim.SGD(pipeline.parameters(), lr=0.01)
     with pw.record(pipeline, folder / "trace.json"):
@@ -29,6 +31,7 @@ def main() -> None:
             optimizer.step()
     if dist.get_rank() == 0:
         plan.save(folder / "plan.json")
+        (folder / "cluster.json").write_text(json.dumps(cluster))
         (folder / "clean").write_text(pipeline.stages[0].forward_one_chunk.__qualname__)
     dist.destroy_process_group()
 

@@ -6,6 +6,7 @@ import json
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
 import torch
 
 import pipewright as pw
@@ -38,5 +39,14 @@ def test_a_trace_has_every_action(tmp_path: Path) -> None:
     cluster = pw.calibrate(tmp_path / "trace.json", plan)
     again = trace.plan(cluster=cluster, ranks=2, stages=4, schedule="zb-v", micro_batches=4, replicas=1)
     assert again.figures["cluster"].endswith("calibrated")
+    measured, preset = json.loads((tmp_path / "cluster.json").read_text()), json.loads(run(["cluster", "laptop"]))
+    assert measured["devices_per_node"] == 2 and measured["nodes"] == 1
+    assert measured["local"] != preset["local"] and min(measured["local"].values()) > 0
+    assert measured["network"] == preset["network"] and measured["device"]["memory"] > 0
     # Nothing is left on the stages.
     assert "Stage" in (tmp_path / "clean").read_text()
+
+
+def test_links_are_between_ranks() -> None:
+    with pytest.raises(pw.PipewrightError, match="start torchrun with 2 or more"):
+        pw.cluster()
