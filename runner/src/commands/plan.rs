@@ -205,9 +205,6 @@ struct Chosen {
     encoding: Option<Encoding>,
     /// For people, where it was searched.
     words: String,
-    /// Whether by the estimates nothing is better in time, memory and traffic, with the recomputation that
-    /// they count on.
-    on_front: bool,
 }
 
 impl Chosen {
@@ -325,7 +322,6 @@ fn given(
         replicas,
         encoding: None,
         words,
-        on_front: true,
     }))
 }
 

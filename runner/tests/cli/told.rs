@@ -48,6 +48,12 @@ fn more_memory_does_not_make_a_plan_slower() {
     assert!(steps.is_sorted(), "{steps:?}");
     let told = run(&dir, &format!("{plan} 800MB --recompute none")).done().stderr.clone();
     assert!(told.contains(", for balanced ones, of 20.28 ms, do not fit; no cuts"), "{told}");
+    // What a search leaves open includes what it would have been told.
+    let plan = "plan --model resnet50 --cluster dgx-a100 --stages 4 --schedule 1f1b --memory 700MB -o p.json --json";
+    let open = object(&dir, &format!("{plan} --devices 4"));
+    let told = object(&dir, &format!("{plan} --micro-batches 4"));
+    let [open, told] = [open, told].map(|plan| plan["step_ns"].as_u64().expect("a step"));
+    assert!(open <= told, "{open} {told}");
 }
 
 #[test]

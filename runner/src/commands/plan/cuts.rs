@@ -7,7 +7,7 @@ use pipewright_core::plan::{Draft, Model, Plan, ScheduleText};
 use pipewright_core::predict::{
     BestSplit, Borders, Prediction, SplitError, USUAL, best_split, reordered,
 };
-use pipewright_core::units::Nanos;
+use pipewright_core::units::{Bytes, Nanos};
 use serde::Serialize;
 
 /// Another order of layers has to shorten the step by more than one part in so many.
@@ -79,7 +79,7 @@ pub(super) fn finished(
         .map_err(|error| recompute::failure(&error))
 }
 
-/// The best split, or the balanced one where recomputation makes that faster.
+/// The best split, or the balanced one or the best without a limit where recomputation makes that faster.
 pub(super) fn exact(question: &Question, draft: &Draft, chosen: &Chosen) -> Result<Made, Failure> {
     let order = order(chosen)?;
     let mut best = best_split(draft, &order, Borders::Nodes, USUAL).map_err(usage)?;
@@ -97,15 +97,18 @@ pub(super) fn exact(question: &Question, draft: &Draft, chosen: &Chosen) -> Resu
         Recompute::Auto => !best.fits || uneven,
         Recompute::Selective | Recompute::Full => true,
     };
-    if recomputes && (moved || best.cuts != chosen.cuts) {
-        let even = finished(question, draft.clone(), order, recompute::EFFORT);
-        let better = match (&even, &found) {
-            (Ok((_, even)), Ok((_, found))) => even.timeline.step < found.timeline.step,
-            (Ok(_), Err(_)) => true,
-            (Err(_), _) => false,
-        };
-        if better {
-            found = even;
+    if recomputes {
+        let mut tried = if moved { vec![] } else { vec![best.cuts.clone()] };
+        for cuts in [chosen.cuts.clone(), with_room(draft, &order)?] {
+            if tried.contains(&cuts) {
+                continue;
+            }
+            let other = with_cuts(draft, &cuts);
+            tried.push(cuts);
+            let other = finished(question, other, order.clone(), recompute::EFFORT);
+            if faster(&other, &found) {
+                found = other;
+            }
         }
     }
     let (plan, prediction) = found?;
@@ -120,6 +123,25 @@ pub(super) fn exact(question: &Question, draft: &Draft, chosen: &Chosen) -> Resu
         ..Said::default()
     };
     Ok((plan, prediction, said))
+}
+
+/// The cuts that are best if devices have all the memory there is.
+fn with_room(draft: &Draft, order: &ScheduleText) -> Result<Vec<u32>, Failure> {
+    let mut draft = draft.clone();
+    draft.cluster.device.memory = Bytes(1 << 50);
+    best_split(&draft, order, Borders::Nodes, USUAL).map(|best| best.cuts).map_err(usage)
+}
+
+/// Whether the first takes less than the second, or is at all.
+fn faster(
+    one: &Result<(Plan, Prediction), Failure>,
+    other: &Result<(Plan, Prediction), Failure>,
+) -> bool {
+    match (one, other) {
+        (Ok((_, one)), Ok((_, other))) => one.timeline.step < other.timeline.step,
+        (Ok(_), Err(_)) => true,
+        (Err(_), _) => false,
+    }
 }
 
 /// The best split of the network with its layers in another order, if there is one that is worth it.

@@ -11,11 +11,10 @@ use pipewright_core::predict::{
 use pipewright_core::schedule::{Placement, ScheduleKind, Updates};
 use pipewright_core::units::{Bytes, Nanos};
 
-/// Choices on the search's front and beside it whose recomputation is looked for: each takes a search of
-/// its own.
-const FITTED: [usize; 2] = [8, 4];
+/// Choices whose recomputation is looked for: each takes a search of its own.
+const FITTED: usize = 12;
 
-/// Of these with one schedule: estimates err alike for alike choices.
+/// Of these with one schedule on as many lanes: what is alike is about as fast.
 const ALIKE: usize = 2;
 
 /// Choices that are tried, where none of those fits.
@@ -28,8 +27,6 @@ const BETTERED: usize = 6;
 pub(in crate::commands) struct Ranked {
     /// As [`Choice::describe`](pipewright_core::predict::search::Choice::describe) says it.
     pub words: String,
-    /// See [`Chosen::on_front`].
-    on_front: bool,
     pub plan: Plan,
     pub prediction: Prediction,
     /// Where the schedule does not flush.
@@ -46,7 +43,7 @@ impl Ranked {
     /// Takes another plan in place of its own if that fits and is faster.
     fn better(&mut self, plan: Plan, prediction: Prediction) -> Result<bool, Failure> {
         let steady = steady(&plan, &prediction.timeline)?;
-        let other = Self { words: self.words.clone(), plan, prediction, steady, ..*self };
+        let other = Self { words: self.words.clone(), plan, prediction, steady };
         let better = other.fits() && other.step() < self.step();
         if better {
             *self = other;
@@ -96,28 +93,14 @@ pub(super) fn rank(
         let steady = steady(&plan, &prediction.timeline)?;
         let mut words = chosen.words;
         words += &steady.map_or_else(String::new, staleness);
-        all.push(Ranked { words, on_front: chosen.on_front, plan, prediction, steady });
+        all.push(Ranked { words, plan, prediction, steady });
     }
     let least = all.iter().map(Ranked::peak).min();
     let (mut fit, full): (Vec<Ranked>, Vec<Ranked>) = all.into_iter().partition(Ranked::fits);
-    let mut refused = None;
-    if question.recompute == Recompute::Auto {
-        let (worth, others) = worth_fitting(full);
-        let sure = worth.len();
-        for (at, ranked) in worth.into_iter().chain(others).take(TRIED).enumerate() {
-            if at >= sure && !fit.is_empty() {
-                break;
-            }
-            match recompute::recompute(question, ranked.plan, ranked.prediction, recompute::GLANCE)
-            {
-                Ok((plan, prediction)) => fit.push(Ranked { plan, prediction, ..ranked }),
-                Err(error @ (FitError::Memory { .. } | FitError::AsItIs { .. })) => {
-                    refused = refused.or(Some(error));
-                }
-                Err(error) => return Err(recompute::failure(&error)),
-            }
-        }
-    }
+    let refused = match question.recompute {
+        Recompute::Auto => recompute_full(question, full, &mut fit)?,
+        _ => None,
+    };
     fit.sort_by_key(Ranked::step);
     for ranked in fit.iter_mut().take(BETTERED) {
         better_cuts(draft, ranked)?;
@@ -203,27 +186,62 @@ fn own_order(draft: &Draft, ranked: &mut Ranked) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Choices that are worth a search for recomputation, by their estimates, and the others.
-fn worth_fitting(full: Vec<Ranked>) -> (Vec<Ranked>, Vec<Ranked>) {
-    let (front, beside) = full.into_iter().partition(|ranked| ranked.on_front);
-    let (mut worth, mut others) = (vec![], vec![]);
-    for (group, most) in [front, beside].into_iter().zip(FITTED) {
-        let (some, rest) = few_alike(group, most);
-        worth.extend(some);
-        others.extend(rest);
+/// Fits those of the plans that may become the fastest, or as many as it takes until one fits; why others do not.
+fn recompute_full(
+    question: &Question,
+    full: Vec<Ranked>,
+    fit: &mut Vec<Ranked>,
+) -> Result<Option<FitError>, Failure> {
+    let mut best = fit.iter().map(Ranked::step).min();
+    let (mut tried, mut refused) = (0, None);
+    for ranked in in_order_of_promise(full) {
+        // What is computed again takes time: a plan that is no faster without it is none with it.
+        if best.is_some_and(|best| ranked.step() >= best) {
+            continue;
+        }
+        if tried == TRIED || tried >= FITTED && best.is_some() {
+            break;
+        }
+        tried += 1;
+        match recompute::recompute(question, ranked.plan, ranked.prediction, recompute::GLANCE) {
+            Ok((plan, prediction)) => {
+                let steady = steady(&plan, &prediction.timeline)?;
+                let fitted = Ranked { plan, prediction, steady, ..ranked };
+                best = best.min(Some(fitted.step())).or(Some(fitted.step()));
+                fit.push(fitted);
+            }
+            Err(error @ (FitError::Memory { .. } | FitError::AsItIs { .. })) => {
+                refused = refused.or(Some(error));
+            }
+            Err(error) => return Err(recompute::failure(&error)),
+        }
     }
-    (worth, others)
+    Ok(refused)
 }
 
-/// The first `most`, few of them with one schedule, and the others.
-fn few_alike(all: Vec<Ranked>, most: usize) -> (Vec<Ranked>, Vec<Ranked>) {
-    let (mut few, mut others): (Vec<Ranked>, Vec<Ranked>) = (vec![], vec![]);
-    for ranked in all {
-        let name = |ranked: &Ranked| ranked.plan.schedule.name.clone();
-        let alike = few.iter().filter(|other| name(other) == name(&ranked)).count();
-        if few.len() < most && alike < ALIKE { &mut few } else { &mut others }.push(ranked);
+/// Plans that do not fit: first those that may be the fastest once they do, few of them alike, then the
+/// others as the search has them.
+fn in_order_of_promise(full: Vec<Ranked>) -> Vec<Ranked> {
+    // A stage that computes all of its forward pass again takes about a third more.
+    let promise = |ranked: &Ranked| {
+        let (peak, step) = (ranked.peak(), u128::from(ranked.step().0));
+        let lacks = peak.saturating_sub(ranked.plan.cluster.device.memory);
+        step + step * u128::from(lacks.0) / (3 * u128::from(peak.0.max(1)))
+    };
+    let mut order: Vec<usize> = (0..full.len()).collect();
+    order.sort_by_key(|at| promise(&full[*at]));
+    let mut few: Vec<usize> = vec![];
+    for at in order {
+        let kind = |at: usize| (&full[at].plan.schedule.name, full[at].plan.lanes());
+        let alike = few.iter().filter(|other| kind(**other) == kind(at)).count();
+        if few.len() < FITTED && alike < ALIKE {
+            few.push(at);
+        }
     }
-    (few, others)
+    let place = |at: usize| few.iter().position(|other| *other == at).unwrap_or(FITTED);
+    let mut placed: Vec<(usize, Ranked)> = full.into_iter().enumerate().collect();
+    placed.sort_by_key(|(at, _)| place(*at));
+    placed.into_iter().map(|(_, ranked)| ranked).collect()
 }
 
 /// The same plan with a longer search for what is computed again, which has other luck.

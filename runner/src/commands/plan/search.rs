@@ -66,7 +66,7 @@ pub(in crate::commands) fn find_among(
             let search = searched(space, budget)?;
             let choices = search.shortlist(most).into_iter();
             let choices: Vec<Chosen> =
-                choices.map(|scored| chosen(&search, (space, draft), graph, scored)).collect();
+                choices.map(|scored| chosen((space, draft), graph, scored)).collect();
             let predicted = choices.len();
             let ranked = rank(question, draft, choices)?;
             let (estimated, skipped) = search.counts();
@@ -244,15 +244,9 @@ fn searched<'a>(space: &'a Space<'a>, budget: u64) -> Result<Search<'a>, Failure
     Ok(search)
 }
 
-fn chosen(
-    search: &Search<'_>,
-    (space, draft): (&Space<'_>, &Draft),
-    graph: &Graph,
-    scored: Scored,
-) -> Chosen {
+fn chosen((space, draft): (&Space<'_>, &Draft), graph: &Graph, scored: Scored) -> Chosen {
     let first_node = |block: &u32| graph.layers()[*block as usize].first_node.0;
     let cuts = scored.choice.starts.iter().map(first_node).collect();
-    let on_front = search.front().entries().contains(&scored);
     // Of a search among groups each stands for a device.
     let tensor = scored.choice.tensor * draft.tensor;
     let mut words = Choice { tensor, ..scored.choice.clone() }.describe(&space.encodings);
@@ -262,18 +256,7 @@ fn chosen(
     let Choice { schedule, micro_batches, replicas, encoding, .. } = scored.choice;
     let encoding = encoding.map(|at| space.encodings[at]);
     let (order, split, automatic) = (None, None, None);
-    Chosen {
-        cuts,
-        split,
-        automatic,
-        schedule,
-        order,
-        micro_batches,
-        replicas,
-        encoding,
-        words,
-        on_front,
-    }
+    Chosen { cuts, split, automatic, schedule, order, micro_batches, replicas, encoding, words }
 }
 
 /// Does something with what is searched for a question.
@@ -464,7 +447,7 @@ fn tensor(
     let Choice { tensor, replicas, micro_batches, schedule, .. } = fastest.choice;
     let stages = fastest.choice.stages();
     let runnable = {
-        let chosen = chosen(&search, (&all, draft), graph, fastest.clone());
+        let chosen = chosen((&all, draft), graph, fastest.clone());
         Draft { tensor, ..chosen.draft(draft) }.check().is_ok()
     };
     let by = match runnable {
