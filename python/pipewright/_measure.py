@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 from torch import fx, nn
@@ -20,6 +20,9 @@ from ._runner import PipewrightError
 
 
 Part = TypeVar("Part")
+
+Moment: TypeAlias = Any
+"""Nanoseconds, or an event of CUDA."""
 
 ENOUGH = 50_000_000
 """Nanoseconds that each of several runs should take; shorter ones are repeated more often."""
@@ -66,28 +69,30 @@ class Clock:
         second(first())
         times: list[tuple[int, int]] = []
         while len(times) < repeats or (sum(map(sum, times)) < repeats * ENOUGH and len(times) < MOST * repeats):
-            begin = self._now()
+            begin = self.now()
             value = first()
-            middle = self._now()
+            middle = self.now()
             second(value)
             del value
-            end = self._now()
-            times.append((self._between(begin, middle), self._between(middle, end)))
+            end = self.now()
+            times.append((self.between(begin, middle), self.between(middle, end)))
         return times
 
     def _once(self, work: Callable[[], object]) -> int:
-        begin = self._now()
+        begin = self.now()
         work()
-        return self._between(begin, self._now())
+        return self.between(begin, self.now())
 
-    def _now(self) -> Any:
+    def now(self) -> Moment:
+        """This moment."""
         if not self._cuda:
             return time.perf_counter_ns()
         event = torch.cuda.Event(enable_timing=True)
         event.record()
         return event
 
-    def _between(self, begin: Any, end: Any) -> int:
+    def between(self, begin: Moment, end: Moment) -> int:
+        """Nanoseconds from one moment to another."""
         if not self._cuda:
             return int(end - begin)
         end.synchronize()

@@ -12,20 +12,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
 import torch.distributed as dist
 from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
 )
 
+from ._measure import Clock, Moment
+
 if TYPE_CHECKING:
     from ._pipeline import Pipeline
     from ._plan import Plan
     from ._split import Stage
-
-Moment = Any
-"""Nanoseconds, or an event of CUDA."""
 
 
 @dataclass
@@ -44,39 +42,25 @@ class _Recorder:
         self.pipeline = pipeline
         self.spans: list[_Measured] = []
         self.step = -1
-        self._cuda = pipeline.stages[0].device.type == "cuda"
+        self._clock = Clock(pipeline.stages[0].device)
         dist.barrier(group=pipeline.ranks.group)
-        self._begin = self._now()
+        self._begin = self._clock.now()
         self.origin = time.perf_counter_ns()
-
-    def _now(self) -> Moment:
-        if not self._cuda:
-            return time.perf_counter_ns()
-        event = torch.cuda.Event(enable_timing=True)
-        event.record()
-        return event
-
-    def _since(self, moment: Moment) -> int:
-        """Nanoseconds from the begin of the recording."""
-        if self._cuda:
-            return int(self._begin.elapsed_time(moment) * 1e6)
-        return int(moment - self._begin)
 
     @contextmanager
     def span(self, action: str | None) -> Iterator[None]:
         """Measures what is done inside."""
-        start = self._now()
+        start = self._clock.now()
         try:
             yield
         finally:
-            self.spans.append(_Measured(self.step, action, start, self._now()))
+            self.spans.append(_Measured(self.step, action, start, self._clock.now()))
 
     def rows(self) -> list[tuple[int, str | None, int, int]]:
         """Step, action, and moments from the begin of the recording."""
-        if self._cuda:
-            torch.cuda.synchronize()
+        between, begin = self._clock.between, self._begin
         known = (x for x in self.spans if x.step >= 0)
-        return [(x.step, x.action, self._since(x.start), self._since(x.end)) for x in known]
+        return [(x.step, x.action, between(begin, x.start), between(begin, x.end)) for x in known]
 
     @contextmanager
     def attached(self) -> Iterator[None]:
