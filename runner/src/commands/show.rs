@@ -164,8 +164,9 @@ pub(super) fn recomputation(prediction: &Prediction) -> Vec<String> {
             let all = cost.forward + cost.backward();
             let more = 100.0 * time.0 as f64 / all.saturating_sub(time).0.max(1) as f64;
             let slots = &stage.slots;
+            let run = if kernels == 1 { "kernel runs" } else { "kernels run" };
             lines.push(format!(
-                "lane {}, stage {}: {kernels} kernels run again, {more:+.1} % time; keeps {} a \
+                "lane {}, stage {}: {kernels} {run} again, {more:+.1} % time; keeps {} a \
                  micro-batch, {} in flight",
                 program.lane, stage.stage, slots.bytes, slots.count
             ));

@@ -8,7 +8,7 @@ use pipewright_runner::elastic::journal::{Cause, Event, Line};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-const SECONDS_MAX: &str = "240";
+const SECONDS_MAX: &str = "900";
 
 /// Four stages on two hosts with two ranks each: nothing is on both of them but what partners keep.
 fn plan(dir: &Path) -> &'static str {

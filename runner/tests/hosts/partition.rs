@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-const SECONDS_MAX: &str = "240";
+const SECONDS_MAX: &str = "900";
 
 /// What all cases begin with: etcd on four hosts, a supervisor on host 1 that leads, one on host 2 that
 /// waits. Each supervisor has a /dev/shm and processes of its own, as on machines of their own; the disk

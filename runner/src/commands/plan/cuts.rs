@@ -99,7 +99,7 @@ pub(super) fn exact(question: &Question, draft: &Draft, chosen: &Chosen) -> Resu
     };
     if recomputes {
         let mut tried = if moved { vec![] } else { vec![best.cuts.clone()] };
-        for cuts in [chosen.cuts.clone(), with_room(draft, &order)?] {
+        for cuts in [chosen.cuts.clone(), with_room(draft, &order, Borders::Nodes, USUAL)?] {
             if tried.contains(&cuts) {
                 continue;
             }
@@ -126,10 +126,15 @@ pub(super) fn exact(question: &Question, draft: &Draft, chosen: &Chosen) -> Resu
 }
 
 /// The cuts that are best if devices have all the memory there is.
-fn with_room(draft: &Draft, order: &ScheduleText) -> Result<Vec<u32>, Failure> {
+pub(super) fn with_room(
+    draft: &Draft,
+    order: &ScheduleText,
+    borders: Borders,
+    effort: u64,
+) -> Result<Vec<u32>, Failure> {
     let mut draft = draft.clone();
     draft.cluster.device.memory = Bytes(1 << 50);
-    best_split(&draft, order, Borders::Nodes, USUAL).map(|best| best.cuts).map_err(usage)
+    best_split(&draft, order, borders, effort).map(|best| best.cuts).map_err(usage)
 }
 
 /// Whether the first takes less than the second, or is at all.

@@ -1,6 +1,6 @@
 //! Choices of a search as plans: each is predicted exactly, the fastest that fits comes first.
 
-use super::{Chosen, Question, recompute};
+use super::{Chosen, Question, cuts, recompute};
 use crate::args::{Order, Recompute};
 use crate::commands::words::counted;
 use crate::failure::{Code, Failure};
@@ -97,6 +97,7 @@ pub(super) fn rank(
     }
     let least = all.iter().map(Ranked::peak).min();
     let (mut fit, full): (Vec<Ranked>, Vec<Ranked>) = all.into_iter().partition(Ranked::fits);
+    let memory_is_short = !full.is_empty();
     let refused = match question.recompute {
         Recompute::Auto => recompute_full(question, full, &mut fit)?,
         _ => None,
@@ -104,6 +105,9 @@ pub(super) fn rank(
     fit.sort_by_key(Ranked::step);
     for ranked in fit.iter_mut().take(BETTERED) {
         better_cuts(draft, ranked)?;
+        if memory_is_short {
+            roomy_cuts(question, draft, ranked)?;
+        }
         if question.schedule == Some(Order::Automatic) {
             own_order(draft, ranked)?;
         }
@@ -149,13 +153,18 @@ fn staleness(steady: Steady) -> String {
 
 /// The draft that makes a plan again, if nothing is computed again in it.
 fn again(draft: &Draft, plan: &Plan) -> Option<Draft> {
-    plan.recompute.is_empty().then(|| Draft {
+    plan.recompute.is_empty().then(|| drafted(draft, plan))
+}
+
+/// The draft that makes a plan again, but for what is computed again in it.
+fn drafted(draft: &Draft, plan: &Plan) -> Draft {
+    Draft {
         cuts: plan.cuts.clone(),
         micro_batches: plan.micro_batches,
         data_parallel: plan.data_parallel,
         communication: plan.communication.clone(),
         ..draft.clone()
-    })
+    }
 }
 
 /// The plan with the best cuts between layers for its schedule.
@@ -169,6 +178,26 @@ fn better_cuts(draft: &Draft, ranked: &mut Ranked) -> Result<(), Failure> {
         ranked.better(plan, prediction)?;
     }
     Ok(())
+}
+
+/// The plan with the cuts that are best if there is room for all, and what must be computed again for it.
+fn roomy_cuts(question: &Question, draft: &Draft, ranked: &mut Ranked) -> Result<(), Failure> {
+    if question.recompute != Recompute::Auto {
+        return Ok(());
+    }
+    let order = ranked.plan.schedule.clone();
+    let draft = drafted(draft, &ranked.plan);
+    let cuts = cuts::with_room(&draft, &order, Borders::Layers, USUAL / 4)?;
+    let (plan, prediction) = Draft { cuts, ..draft }.plan_in(order)?;
+    // What is computed again takes time besides.
+    if prediction.timeline.step >= ranked.prediction.timeline.step {
+        return Ok(());
+    }
+    match recompute::recompute(question, plan, prediction, recompute::GLANCE) {
+        Ok((plan, prediction)) => ranked.better(plan, prediction).map(drop),
+        Err(FitError::Memory { .. } | FitError::AsItIs { .. }) => Ok(()),
+        Err(error) => Err(recompute::failure(&error)),
+    }
 }
 
 /// The plan in an order that is made for it, if that is faster.
