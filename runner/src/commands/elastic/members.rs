@@ -14,8 +14,15 @@ const LOOK: Duration = Duration::from_millis(100);
 /// How often a coordinator elsewhere is asked what is new.
 const NEWS_FROM_AFAR: Duration = Duration::from_secs(1);
 
-/// A member leaves within this time: the job makes its step and begins anew without it.
-const LEAVES_WITHIN: Duration = Duration::from_secs(10);
+/// A member that waits so long says what for: the job makes its step, which may be a long one, and begins
+/// anew without it.
+const SAYS_AFTER: Duration = Duration::from_secs(10);
+
+/// A job that has not let a member go by then does not live.
+const LEAVES_WITHIN: Duration = Duration::from_secs(600);
+
+/// A supervisor that held the meeting and is not there for so long is gone with its job.
+const GONE_AFTER: Duration = Duration::from_secs(10);
 
 /// Time between two attempts to join again.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -32,15 +39,15 @@ pub fn join(args: &JoinArgs) -> Result<(), Failure> {
     let mut lease = membership.join(&node).map_err(failed)?;
     tell!("joined as `{}` with {} slots; Ctrl-C or `runner leave` ends it", node.name, node.slots);
     let signals = signals()?;
-    let mut leaves = None;
+    let mut leaves: Option<Waits> = None;
     let look_again = if args.meeting.etcd.is_some() { NEWS_FROM_AFAR } else { LOOK };
     let mut next_news = Instant::now();
-    // An etcd comes back one day; a supervisor that held the meeting is gone with its job.
-    let patience = if args.meeting.etcd.is_some() { Duration::MAX } else { LEAVES_WITHIN };
+    // An etcd comes back one day.
+    let patience = if args.meeting.etcd.is_some() { Duration::MAX } else { GONE_AFTER };
     loop {
         match signals.recv_timeout(LOOK) {
             Ok(()) if leaves.is_none() => {
-                leaves = Some(Instant::now());
+                leaves = Some(Waits::new("Ctrl-C leaves at once"));
                 membership.leave(&node.name).map_err(failed)?;
             }
             Ok(()) => return Err(Failure::new(Code::Interrupted, "left without a word")),
@@ -53,7 +60,7 @@ pub fn join(args: &JoinArgs) -> Result<(), Failure> {
                 return Ok(());
             }
         }
-        let late = leaves.is_some_and(|since| since.elapsed() > LEAVES_WITHIN);
+        let late = leaves.as_mut().is_some_and(Waits::too_long);
         match lease.held() {
             Held::Removed => break,
             Held::Yes | Held::Expired if late => {
@@ -72,6 +79,29 @@ pub fn join(args: &JoinArgs) -> Result<(), Failure> {
     }
     tell!("left");
     Ok(())
+}
+
+/// A wait until the job lets a member go.
+struct Waits {
+    since: Instant,
+    /// What whoever waits may do, until it has been said.
+    may: Option<&'static str>,
+}
+
+impl Waits {
+    fn new(may: &'static str) -> Self {
+        Self { since: Instant::now(), may: Some(may) }
+    }
+
+    /// Whether to wait no longer. Says once what is waited for.
+    fn too_long(&mut self) -> bool {
+        if self.since.elapsed() > SAYS_AFTER
+            && let Some(may) = self.may.take()
+        {
+            note!("note: the job makes its step before a member goes; {may}");
+        }
+        self.since.elapsed() > LEAVES_WITHIN
+    }
 }
 
 /// What a member knows of the job.
@@ -142,9 +172,9 @@ pub fn leave(args: &LeaveArgs) -> Result<(), Failure> {
     let meeting = Meeting::find(&args.meeting)?;
     let membership = meeting.membership();
     membership.leave(&args.name).map_err(failed)?;
-    let begin = Instant::now();
+    let mut waits = Waits::new("it has been told, this command need not wait");
     while membership.members().map_err(failed)?.iter().any(|node| node.name == args.name) {
-        if begin.elapsed() > LEAVES_WITHIN {
+        if waits.too_long() {
             let message = format!("`{}` was asked to leave and is still a member", args.name);
             return Err(Failure::new(Code::Peers, message));
         }
