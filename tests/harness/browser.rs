@@ -12,10 +12,10 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long [`Browser::until`] waits: generous, because other work may load the machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(240);
 
 /// How long a script may take before the browser gives it up.
-const SCRIPT: Duration = Duration::from_secs(180);
+const SCRIPT: Duration = Duration::from_secs(480);
 
 /// How often a browser is started that does not come up.
 const STARTS: u32 = 3;

@@ -6,8 +6,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// Starting a browser on a loaded machine takes the longest of all requests.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Longer than a script may take: the browser is who says that it took too long.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Sends a request and returns the `value` of the reply, or WebDriver's own error message.
 pub fn call(port: u16, method: &str, path: &str, body: Option<&Value>) -> Outcome<Value> {
