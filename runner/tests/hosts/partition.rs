@@ -49,7 +49,7 @@ supervise 1; one=$!
 until_has out/run.jsonl '"started"'
 supervise 2; two=$!
 until_has supervisor2.log 'another supervisor leads'
-until_has out/run.jsonl '"ranks":4'
+until_has out/run.jsonl '"generation":.*"ranks":4'
 # The first generation, or a later one where a host has come too late for that.
 four=$(sed -n 's/.*"generation":\([0-9]*\).*"ranks":4.*/\1/p' out/run.jsonl | tail -n 1)
 until_has out/run.jsonl "\"progress\",\"generation\":$four,"
