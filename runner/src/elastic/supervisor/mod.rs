@@ -285,6 +285,7 @@ impl Supervisor<'_> {
         let now = Instant::now();
         match notice {
             Notice::Members(nodes) => {
+                self.hold_for_own(&nodes, now);
                 if std::mem::take(&mut self.disconnected) {
                     note!("the coordinator is back");
                     // Nodes whose leases are over, or that it has forgotten, join again.

@@ -1,7 +1,7 @@
 //! The nodes that the supervisor brings itself: members as long as it lives.
 
 use super::Supervisor;
-use crate::elastic::membership::{Held, Lease, MembershipError, Node};
+use crate::elastic::membership::{Held, Lease, MembershipError, Node, TIME_TO_LIVE};
 use crate::failure::{Code, Failure};
 use std::time::{Duration, Instant};
 
@@ -32,6 +32,18 @@ impl Supervisor<'_> {
             self.own.push(OwnNode { node: node.clone(), lease, next: Instant::now() + AGAIN });
         }
         Ok(())
+    }
+
+    /// Keeps the first generation from beginning without nodes that have joined and of which the news is
+    /// still on its way.
+    pub(super) fn hold_for_own(&mut self, known: &[Node], now: Instant) {
+        if !self.running.0.is_empty() {
+            return;
+        }
+        let joined = |own: &&OwnNode| own.lease.as_ref().is_some_and(|l| l.held() == Held::Yes);
+        let is_known = |own: &OwnNode| known.iter().any(|node| node.name == own.node.name);
+        let all = self.own.iter().filter(joined).all(is_known);
+        self.debounce.hold(if all { now } else { now + TIME_TO_LIVE });
     }
 
     /// Has those join again whose leases were not renewed in time. Whoever was told to leave stays
