@@ -260,14 +260,16 @@ fn a_large_trace_does_not_freeze_the_page() -> Outcome<()> {
     let file = run.dir.join("large.json");
     std::fs::write(&file, chrome::write(&Trace { steps, ..run.trace.clone() }))?;
     assert!(std::fs::metadata(&file)?.len() > 18_000_000);
-    browser.js("window.longest = 0; let before = performance.now();
+    browser.js("window.longest = 0; window.begun = performance.now(); let before = begun;
          const look = (now) => { longest = Math.max(longest, now - before); before = now; requestAnimationFrame(look); };
          requestAnimationFrame((now) => { before = now; look(now); });")?;
     browser.keys("#import", &path(&file)?)?;
     browser.until("the measured step", |b| Ok(exact(b, "#run-measured")? > 0.0))?;
     browser.until("all that is asked", |b| Ok(exact(b, "#run-preview")? > 0.0))?;
     let longest = browser.js("return longest")?.as_f64().unwrap_or(f64::NAN);
-    println!("20 MB: the page answers after {longest:.0} ms at most");
-    assert!(longest < 1000.0, "{longest} ms without a picture");
+    let whole = browser.js("return performance.now() - begun")?.as_f64().unwrap_or(f64::NAN);
+    println!("20 MB: the page answers after {longest:.0} ms at most of {whole:.0}");
+    // A page that reads it itself has no picture until it is read, however busy the machine is.
+    assert!(longest < whole / 2.0, "{longest} of {whole} ms without a picture");
     Ok(std::fs::remove_dir_all(run.dir)?)
 }
