@@ -31,6 +31,14 @@ fn figure(browser: &Browser, row: &str, column: usize) -> Outcome<String> {
     Ok(browser.js(&text)?.as_str().unwrap_or_default().to_owned())
 }
 
+/// All cells of a column of that table.
+fn column(browser: &Browser, at: usize) -> Outcome<String> {
+    let text = format!(
+        "return [...document.querySelectorAll('#el-totals [data-row]')].map((row) => row.children[{at}]?.innerText).join()"
+    );
+    Ok(browser.js(&text)?.as_str().unwrap_or_default().to_owned())
+}
+
 fn hash(browser: &Browser) -> Outcome<String> {
     Ok(browser.js("return location.hash")?.as_str().unwrap_or_default().to_owned())
 }
@@ -152,6 +160,7 @@ fn policies_are_written_and_what_is_wrong_is_said_in_place() -> Outcome<()> {
          like.dispatchEvent(new Event('change', { bubbles: true }));")?;
     browser.until("A is done", |b| Ok(figure(b, "outcome", 1)? == "done"))?;
     assert_eq!(browser.text("#el-wrong-a")?, "");
+    let done = column(&browser, 1)?;
     // By arrow keys, from what is chosen to what follows it.
     browser.js("document.getElementById('el-like-a').focus()")?;
     browser.press(DOWN)?;
@@ -160,13 +169,17 @@ fn policies_are_written_and_what_is_wrong_is_said_in_place() -> Outcome<()> {
     })?;
     browser.js("document.activeElement.blur()")?;
     browser.press("\u{E009}z")?;
-    browser.until("A is done again", |b| Ok(figure(b, "outcome", 1)? == "done"))?;
+    browser.until("A is as before", |b| Ok(column(b, 1)? == done))?;
+    let endless = column(&browser, 2)?;
     // A script is typed: a line that cannot be read, then one that can.
     browser.js("document.querySelector('#el-b').value = 'let x = ;'; document.querySelector('#el-b').dispatchEvent(new Event('input', { bubbles: true }))")?;
     browser.until("its line is said", |b| Ok(b.text("#el-wrong-b")?.contains("line 1")))?;
     browser.js("document.querySelector('#el-b').value = 'if ranks < 16 { wait(`${ranks}; all?`) } else { run() }'; document.querySelector('#el-b').dispatchEvent(new Event('input', { bubbles: true })); document.querySelector('#el-b').dispatchEvent(new Event('change', { bubbles: true }))")?;
-    browser
-        .until("it waits", |b| Ok(figure(b, "refusals", 2)?.parse::<u64>().is_ok_and(|n| n > 0)))?;
+    // What is shown until then is what the last script did.
+    browser.until("it waits", |b| {
+        let refusals = figure(b, "refusals", 2)?.parse::<u64>();
+        Ok(column(b, 2)? != endless && refusals.is_ok_and(|n| n > 0))
+    })?;
     linked(&browser, "b=rhai:if%20ranks")?;
     let (link, figures) = (hash(&browser)?, browser.text("#el-totals")?);
     // Reloaded, and shown to somebody else.
