@@ -45,7 +45,7 @@ fn on_hosts_with(
     let silent_after = if told { 120 } else { 3 };
     let script = format!(
         "\"$1\" elastic plan.json --hosts host1:2,host2:2 --out out --overwrite --job job \
-         --on-loss {on_loss} --settle 0 --silent-after {silent_after} --save-every 1000 -- \
+         --on-loss {on_loss} --settle 0.01 --silent-after {silent_after} --save-every 1000 -- \
          --threads 1 &\n\
          {meanwhile}\nwait $!"
     );
