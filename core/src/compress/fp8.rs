@@ -17,6 +17,13 @@ pub enum Float8 {
     E4m3,
 }
 
+impl Float8 {
+    /// Whether finite values can become infinite.
+    fn overflows(self) -> bool {
+        matches!(self, Self::E5m2(Rounding::Truncate | Rounding::NearestEven))
+    }
+}
+
 /// How E5M2 rounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -97,7 +104,10 @@ impl Fp8 {
         match self.scale {
             Scale::None => 1.0,
             Scale::PowerOfTwo | Scale::Block(_) => power_of_two::<F>(largest_magnitude(values), 1),
-            Scale::Percentile => scale::by_percentile::<F>(values, &mut self.sample),
+            Scale::Percentile => {
+                let overflows = self.float.overflows();
+                scale::by_percentile::<F>(values, &mut self.sample, overflows)
+            }
         }
     }
 }

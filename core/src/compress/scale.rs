@@ -18,7 +18,8 @@ pub enum Scale {
     #[default]
     PowerOfTwo,
     /// The sampled 99th percentile of the magnitudes comes to three quarters of the range of
-    /// exponents: one in a hundred values lies above it, all others below (Oyama).
+    /// exponents: one in a hundred values lies above it, all others below (Oyama). Lower where the
+    /// largest would become infinite.
     Percentile,
     /// As `PowerOfTwo`, for each so many values on their own.
     Block(u32),
@@ -73,16 +74,23 @@ pub fn power_of_two<F: Format>(largest: f32, terms: u32) -> f32 {
     power(floor_log2(f64::from(widen::<F>(F::LARGEST)) / reach))
 }
 
-/// The power of two that brings the sampled 99th percentile to three quarters of `F`'s exponents.
-pub(super) fn by_percentile<F: Format>(values: &[f32], sample: &mut Sample) -> f32 {
+/// The power of two that brings the sampled 99th percentile to three quarters of `F`'s exponents; where
+/// what is too large `overflows`, the largest value to within `F`.
+pub(super) fn by_percentile<F: Format>(
+    values: &[f32],
+    sample: &mut Sample,
+    overflows: bool,
+) -> f32 {
     let size = percentile(sample.take(values), 99.0);
+    let fit = || power_of_two::<F>(largest_magnitude(values), 1);
     if size == 0.0 {
         // Few values are not zero: the largest decides.
-        return power_of_two::<F>(largest_magnitude(values), 1);
+        return fit();
     }
     let (least, largest) = (f64::from(widen::<F>(1)), f64::from(widen::<F>(F::LARGEST)));
     let anchor = (floor_log2(least) + 3 * floor_log2(largest)).div_euclid(4);
-    power(anchor - floor_log2(size))
+    let wanted = power(anchor - floor_log2(size));
+    if overflows { wanted.min(fit()) } else { wanted }
 }
 
 /// The exponent of a positive normal number.

@@ -19,11 +19,20 @@ const BEGIN: &str = r#"
 runner=$1 etcd=$2
 say() { echo "$(cut -d' ' -f1 /proc/uptime) $*" >> moments; }
 until_has() { # FILE TEXT
-  local i; for ((i = 0; i < 1200; i++)); do grep -q "$2" "$1" 2>/dev/null && return; sleep 0.05; done
+  local i; for ((i = 0; i < 3600; i++)); do grep -q "$2" "$1" 2>/dev/null && return; sleep 0.05; done
   echo "no $2 in $1" >&2; exit 9
 }
+until_trains() { # GENERATION RANKS: it, or a later one, trains with so many ranks
+  local i g; for ((i = 0; i < 3600; i++)); do
+    for g in $(sed -n 's/.*"event":"training","generation":\([0-9]*\),.*/\1/p' out/run.jsonl); do
+      [ "$g" -ge "$1" ] && grep -q "\"event\":\"generation\",\"generation\":$g,.*\"ranks\":$2," out/run.jsonl && return
+    done
+    sleep 0.05
+  done
+  echo "from generation $1 on, none of $2 ranks trains" >&2; exit 9
+}
 until_gone() { # GENERATION: none of its processes lives
-  local i; for ((i = 0; i < 1200; i++)); do
+  local i; for ((i = 0; i < 3600; i++)); do
     cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\0' ' ' | grep -q -e "[-]-generation $1 " || return 0; sleep 0.05
   done
   echo "generation $1 lives on" >&2; exit 9
@@ -161,13 +170,14 @@ fn the_larger_part_goes_on() {
 apart 1
 until_gone $four
 say old-ranks-gone
-until_has out/run.jsonl "\"generation\":$((four + 1)),\"step\""
+until_trains $((four + 1)) 2
 say taken-over
 until_has supervisor1.log 'waiting: the coordinator'
 together 1
-until_has out/run.jsonl "\"generation\":$((four + 2)),\"step\""
-end $two TERM
+until_trains $((four + 2)) 4
+# Who waits first, lest it take over.
 end $one TERM
+end $two TERM
 "#;
     let Some(journal) = on_hosts(&dir, case) else { return };
     one_writer(&dir);
@@ -175,10 +185,16 @@ end $one TERM
     // Its ranks end by themselves when they see the second generation, and nobody tells: who led then
     // leads no more. Or their supervisor, cut off, ends them before there is a second.
     let causes = causes(&journal);
-    let (first, rest) = causes.split_at(causes.len() - 2);
-    assert!(matches!(first, [] | [Cause::Hung]), "{first:?}");
-    assert_eq!(rest, [Cause::Reconfigured, Cause::Stopped]);
-    assert_eq!(ranks(&journal), [4, 2, 4]);
+    let rest = causes.strip_prefix(&[Cause::Hung]).unwrap_or(&causes);
+    let (last, changes) = rest.split_last().unwrap();
+    assert_eq!(*last, Cause::Stopped);
+    // More than once where others lose their leases while etcd elects, on a machine that is busy.
+    assert!(
+        !changes.is_empty() && changes.iter().all(|cause| *cause == Cause::Reconfigured),
+        "{causes:?}"
+    );
+    let ranks = ranks(&journal);
+    assert!(ranks.starts_with(&[4, 2]) && ranks.ends_with(&[4]), "{ranks:?}");
 }
 
 /// Two and two: nobody has the majority of etcd, so nobody begins anything, and what ran ends.
@@ -195,7 +211,7 @@ until_has supervisor1.log waiting
 until_has supervisor2.log 'cannot be reached'
 ! grep "\"generation\":$((four + 1))," out/run.jsonl || exit 8
 together 1 3
-until_has out/run.jsonl "\"generation\":$((four + 1)),\"step\""
+until_trains $((four + 1)) 4
 end $two TERM
 end $one TERM
 "#;
@@ -214,7 +230,7 @@ fn who_waits_takes_over() {
     let case = r#"
 say apart
 end $one KILL || true
-until_has out/run.jsonl "\"generation\":$((four + 1)),\"step\""
+until_trains $((four + 1)) "[0-9]*"
 say taken-over
 end $two TERM
 "#;

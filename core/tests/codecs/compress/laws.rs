@@ -36,6 +36,22 @@ fn residual_of(codec: &mut dyn Codec) -> Vec<f32> {
     residual
 }
 
+/// Of an embedding's gradient hardly more than one value in a hundred may not be zero, so that the 99th
+/// percentile says nothing of the others.
+#[test]
+fn scales_by_percentiles_let_nothing_overflow() {
+    let sizes = [(0.5, 0.5), (6.2e-3, 8.5), (1e-12, 1e-3), (1e-30, 3e30), (1e-38, f32::MAX)];
+    for kind in kinds().into_iter().filter(|kind| kind.to_string().contains("percentile")) {
+        for (small, large) in sizes {
+            let mut values = vec![0f32; 100];
+            (values[21], values[99]) = (small, -large);
+            let (decoded, _) = pass(kind, &values);
+            assert!(decoded.iter().all(|v| v.is_finite()), "{kind}: {small} beside {large}");
+            assert!(decoded[99] < 0.0, "{kind}");
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 

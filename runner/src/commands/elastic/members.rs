@@ -37,7 +37,9 @@ pub fn join(args: &JoinArgs) -> Result<(), Failure> {
     // What was told before is of a job before this one.
     let mut told = Told::new(membership.news().unwrap_or_default());
     let mut lease = membership.join(&node).map_err(failed)?;
-    tell!("joined as `{}` with {} slots; Ctrl-C or `runner leave` ends it", node.name, node.slots);
+    let (name, slots) = (&node.name, node.slots);
+    let plural = if slots == 1 { "" } else { "s" };
+    tell!("joined as `{name}` with {slots} slot{plural}; Ctrl-C or `runner leave` ends it");
     let signals = signals()?;
     let mut leaves: Option<Waits> = None;
     let look_again = if args.meeting.etcd.is_some() { NEWS_FROM_AFAR } else { LOOK };
@@ -60,7 +62,7 @@ pub fn join(args: &JoinArgs) -> Result<(), Failure> {
                 return Ok(());
             }
         }
-        let late = leaves.as_mut().is_some_and(Waits::too_long);
+        let late = leaves.as_mut().is_some_and(|waits| waits.too_long(Instant::now()));
         match lease.held() {
             Held::Removed => break,
             Held::Yes | Held::Expired if late => {
@@ -94,13 +96,13 @@ impl Waits {
     }
 
     /// Whether to wait no longer. Says once what is waited for.
-    fn too_long(&mut self) -> bool {
-        if self.since.elapsed() > SAYS_AFTER
+    fn too_long(&mut self, now: Instant) -> bool {
+        if now - self.since > SAYS_AFTER
             && let Some(may) = self.may.take()
         {
             note!("note: the job makes its step before a member goes; {may}");
         }
-        self.since.elapsed() > LEAVES_WITHIN
+        now - self.since > LEAVES_WITHIN
     }
 }
 
@@ -174,7 +176,7 @@ pub fn leave(args: &LeaveArgs) -> Result<(), Failure> {
     membership.leave(&args.name).map_err(failed)?;
     let mut waits = Waits::new("it has been told, this command need not wait");
     while membership.members().map_err(failed)?.iter().any(|node| node.name == args.name) {
-        if waits.too_long() {
+        if waits.too_long(Instant::now()) {
             let message = format!("`{}` was asked to leave and is still a member", args.name);
             return Err(Failure::new(Code::Peers, message));
         }
@@ -182,4 +184,19 @@ pub fn leave(args: &LeaveArgs) -> Result<(), Failure> {
     }
     tell!("`{}` has left", args.name);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_is_explained_before_it_is_too_long() {
+        let mut waits = Waits::new("told");
+        let begin = waits.since;
+        assert!(!waits.too_long(begin + SAYS_AFTER) && waits.may.is_some());
+        assert!(!waits.too_long(begin + SAYS_AFTER * 2) && waits.may.is_none(), "it was said");
+        assert!(!waits.too_long(begin + LEAVES_WITHIN));
+        assert!(waits.too_long(begin + LEAVES_WITHIN * 2));
+    }
 }

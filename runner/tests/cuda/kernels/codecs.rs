@@ -66,12 +66,16 @@ fn kinds() -> Vec<CodecKind> {
 /// Pieces of these sizes, one after another.
 const SIZES: [usize; 6] = [1, 31, 1000, 4099, 17, 20_000];
 
-/// Gradients of many sizes, with zeros; those of `broken` pieces have numbers that are none.
+/// Gradients of many sizes, with zeros and one far beyond all others; those of `broken` pieces have numbers
+/// that are none.
 fn values(seed: u64, sizes: &[usize], broken: bool) -> Vec<f32> {
     let mut noise = Noise(seed);
     let mut values: Vec<f32> = noise.vec(sizes.iter().sum());
     for (i, value) in values.iter_mut().enumerate() {
         *value *= [1e-5, 1.0, 3e-39, 0.0, 300.0, -1e-3, 7e4][i % 7];
+    }
+    if let Some(value) = values.get_mut(2000) {
+        *value = 3e9;
     }
     if broken {
         (values[5], values[1040], values[9000]) = (f32::NAN, f32::NEG_INFINITY, f32::NAN);

@@ -17,7 +17,10 @@ KERNEL_OF(1024, fp8_piece, Codec) {
     if (threadIdx.x != 0) return;
     double size = a.percentile ? stats->size : 0;
     stats->carries = j.x.residual != nullptr;
-    stats->scale = size != 0 ? by_percentile(a.format, size) : power_of_two(a.format, j.all.largest());
+    float fit = power_of_two(a.format, j.all.largest());
+    float wanted = size != 0 ? by_percentile(a.format, size) : fit;
+    bool overflows = a.format == Float8_Truncate || a.format == Float8_NearestEven;
+    stats->scale = overflows && fit < wanted ? fit : wanted;
 }
 
 // Values from `first` on with one scale: thread `at` of `step` takes four at a time.

@@ -22,8 +22,14 @@ use etcd_client::{
 use lease::EtcdLease;
 use std::sync::Mutex;
 use std::sync::mpsc::Receiver;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
+
+/// What words begin with that are etcd's own: somebody is there.
+const ANSWERED: &str = "etcdserver: ";
+
+/// Time between two questions to members that elect.
+const AGAIN: Duration = Duration::from_millis(100);
 
 /// A job's keys in an etcd.
 pub struct EtcdMembership {
@@ -67,8 +73,26 @@ impl EtcdMembership {
         let (address, job) = (address.into(), job.into());
         let made = Self { runtime, client, address, job, time_to_live, leads: Mutex::default() };
         // Connections are made when they are first needed: now.
-        made.generation()?;
+        made.patiently(|| made.generation())?;
         Ok(made)
+    }
+
+    /// Asks again, as long as a lease lives, where somebody answers that members elect their leader.
+    fn patiently<T>(
+        &self,
+        ask: impl Fn() -> Result<T, MembershipError>,
+    ) -> Result<T, MembershipError> {
+        let begin = Instant::now();
+        loop {
+            match ask() {
+                Err(MembershipError::Unreachable { why, .. })
+                    if why.contains(ANSWERED) && begin.elapsed() < self.time_to_live =>
+                {
+                    std::thread::sleep(AGAIN);
+                }
+                answer => return answer,
+            }
+        }
     }
 
     fn key(&self, name: &str) -> String {
@@ -141,8 +165,10 @@ impl Membership for EtcdMembership {
         check_name(&node.name)?;
         let value = serde_json::to_string(node).expect("plain data");
         let taken = MembershipError::Taken(node.name.clone());
-        let (_, lease) = self.hold(self.member_key(&node.name), value, taken)?;
-        Ok(Box::new(lease))
+        let key = self.member_key(&node.name);
+        // What a question without an answer has put goes with its lease, before the next one.
+        let held = self.patiently(|| self.hold(key.clone(), value.clone(), taken.clone()));
+        Ok(Box::new(held?.1))
     }
 
     fn leave(&self, name: &str) -> Result<(), MembershipError> {
