@@ -3,8 +3,9 @@
     OMP_NUM_THREADS=1 python python/benches/pipeline.py [gpt|gpt-vocabulary|vit|residual|vgg|narrowing ..]
 
 Two gloo ranks with a thread each, 1F1B, 8 micro-batches. Both divisions run in the same processes and take
-turns, so that other work on the machine meets both. Steps are medians of 15, from a barrier to the last rank's end. The last
-column is what of an error may be the machine's: by how much two halves of the trace differ, and a trace made after the steps.
+turns, so that other work on the machine meets both, and so do steps and traces: five times three steps of each, from a
+barrier to the last rank's end, between two traces. Their mean predicts these steps; figures are medians. The last column is
+how far the traces are apart, largest to smallest, which is the machine's part.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from networks import Block  # noqa: E402
 
-RANKS, MICRO_BATCHES, STEPS = 2, 8, 15
+RANKS, MICRO_BATCHES, ROUNDS, STEPS = 2, 8, 5, 3
 
 
 class Layers(nn.Module):
@@ -200,45 +201,48 @@ def measured(name: str) -> None:
     module = case.make()
     inputs, target = case.inputs(case.samples), case.target(case.samples)
     here = pw.cluster()
-    trace = pw.trace(module, (inputs,), loss=loss_fn, target=target)
+    traced = lambda: pw.trace(module, (inputs,), loss=loss_fn, target=target)
     options = {"micro_batches": MICRO_BATCHES, "schedule": "1f1b", "cluster": here, "optimizer": "sgd"}
+    trace = traced()
     by_count = by_layer_count(trace, len(module.layers))
     plans = [trace.plan(ranks=RANKS, stages=RANKS, **options), trace.plan(cuts=[by_count], **options)]
+    cuts = [plan.stages[1][0] for plan in plans]
+    predict = lambda trace: [trace.plan(cuts=[cut], **options).figures["step_ns"] / 1e6 for cut in cuts]
     data = case.inputs(case.samples * MICRO_BATCHES), case.target(case.samples * MICRO_BATCHES)
-    ways = []
-    for plan in plans:
-        pipeline = plan.pipeline(loss_fn=loss_fn)
-        ways.append((pipeline, torch.optim.SGD(pipeline.parameters(), lr=1e-4), []))
-    for turn in range(STEPS + 2):
-        for pipeline, optimizer, times in ways if turn % 2 else reversed(ways):
-            took = step_time(pipeline, optimizer, data)
-            if turn >= 2:
-                times.append(took)
-    again = pw.trace(module, (inputs,), loss=loss_fn, target=target)
+    pipelines = [plan.pipeline(loss_fn=loss_fn) for plan in plans]
+    ways = [(pipeline, torch.optim.SGD(pipeline.parameters(), lr=1e-4)) for pipeline in pipelines]
+    for way in ways:
+        step_time(*way, data)
+    traces, rounds = [trace], []
+    for _ in range(ROUNDS):
+        turns = [[step_time(*way, data) * 1e3 for way in ways] for _ in range(STEPS)]
+        traces.append(traced())
+        between = (predict(trace) for trace in traces[-2:])
+        rounds.append(([statistics.mean(x) for x in zip(*between, strict=True)], turns))
     if dist.get_rank() == 0:
-        cuts = [plan.stages[1][0] for plan in plans]
-        predicted = [plan.figures["step_ns"] / 1e6 for plan in plans]
-        steps = [statistics.median(times) * 1e3 for *_, times in ways]
-        ratios = sorted(a / b for a, b in zip(ways[0][2], ways[1][2], strict=True))
-        cells = [
-            name,
-            cuts[0],
-            *(f"{x:.1f}" for x in (predicted[0], steps[0])),
-            f"{100 * (predicted[0] / steps[0] - 1):+.1f} %",
-            cuts[1],
-            *(f"{x:.1f}" for x in (predicted[1], steps[1])),
-            f"{100 * (predicted[1] / steps[1] - 1):+.1f} %",
-            f"{statistics.median(ratios):.3f}",
-            f"{100 * trace.spread:.1f}, {100 * (again.step / trace.step - 1):+.1f} %",
-        ]
-        print("| " + " | ".join(cells) + " |", flush=True)
+        report(name, cuts, rounds, [trace.step for trace in traces])
+    dist.barrier()
+
+
+def report(name: str, cuts: list[str], rounds: list[tuple[list[float], list[list[float]]]], traces: list[float]) -> None:
+    """Prints a row: of each round, what was predicted for both cuts and the steps of both."""
+    cells = [name]
+    median = statistics.median
+    for way, cut in enumerate(cuts):
+        predicted = [x[way] for x, _ in rounds]
+        steps = [[turn[way] for turn in turns] for _, turns in rounds]
+        error = median(x / median(took) - 1 for x, took in zip(predicted, steps, strict=True))
+        cells += [cut, f"{median(predicted):.1f}", f"{median(sum(steps, [])):.1f}", f"{100 * error:+.1f} %"]
+    ratio = median(turn[0] / turn[1] for _, turns in rounds for turn in turns)
+    cells += [f"{ratio:.3f}", f"{100 * (max(traces) / min(traces) - 1):.1f} %"]
+    print("| " + " | ".join(cells) + " |", flush=True)
 
 
 def main() -> None:
     """Starts the ranks, or is one of them."""
     names = sys.argv[1:] or list(CASES)
     if "RANK" not in os.environ:
-        print("| network | planned cut | predicted ms | measured ms | error | by layers | predicted ms | measured ms | error | planned / by layers | trace again |")
+        print("| network | planned cut | predicted ms | measured ms | error | by layers | predicted ms | measured ms | error | planned / by layers | traces apart |")
         print("|---|---|---|---|---|---|---|---|---|---|---|", flush=True)
         ranks = ["-m", "torch.distributed.run", "--nproc-per-node", str(RANKS), "--master-port", "29511"]
         sys.exit(subprocess.run([sys.executable, *ranks, __file__, *names], check=False).returncode)

@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 
 from ._export import Exported, where
 from ._fold import Folded, Folder, Kind
+from ._node import attribute
 from ._runner import PipewrightError
 
 
@@ -169,7 +170,7 @@ class _Run:
             given = next(self._given)
             return (given.detach() if isinstance(given, torch.Tensor) else given), []
         if node.op == "get_attr":
-            return _attribute(self._exported.graph, str(node.target)), []
+            return attribute(self._exported.graph, node), []
         if node.op == "output":
             return fx.map_arg(node.args[0], self._values.__getitem__), []
         if node.op != "call_function":
@@ -239,12 +240,6 @@ def _leaves(value: Any) -> Any:
     """The same tensors without history."""
     plain = lambda x: x.detach().requires_grad_(x.requires_grad)
     return pytree.tree_map_only(torch.Tensor, plain, value)
-
-
-def _attribute(module: Any, path: str) -> Any:
-    for name in path.split("."):
-        module = getattr(module, name)
-    return module
 
 
 def _sizes(value: Any) -> Cost:

@@ -21,6 +21,7 @@ from ._fold import Folded
 from ._malloc import keep_freed
 from ._measure import Clock, Cost, measure, untouched
 from ._runner import PipewrightError
+from ._within import Within
 
 if TYPE_CHECKING:
     from ._plan import Plan
@@ -217,7 +218,7 @@ def _describe(device: torch.device) -> str:
 
 
 def _whole(trace: Trace, clock: Clock, repeats: int, loss: Callable[..., torch.Tensor] | None, target: Any) -> None:
-    """Measures loss and whole step; what nodes take alone, from warm caches, is scaled to what they take there.
+    """Measures loss and whole step; nodes get what they take within it, their two gradients as they share it alone.
 
     Micro-batches after the first add their gradients to those that are there, so the step does.
     """
@@ -250,6 +251,8 @@ def _whole(trace: Trace, clock: Clock, repeats: int, loss: Callable[..., torch.T
             # the forward pass is one between backward passes: alone it gets memory that its caches still have.
             steps, again = (clock.parts(forward, backward, 2 * repeats) for _ in range(2))
             adding = clock.typical(lambda: add(others), 2 * repeats)
+            within = Within(trace.folded, clock, loss, given)
+            clock.parts(within.step, lambda _: None, 2 * repeats)
     except torch.OutOfMemoryError:
         # That is what pipelines are for: nodes alone fit.
         return
@@ -259,15 +262,21 @@ def _whole(trace: Trace, clock: Clock, repeats: int, loss: Callable[..., torch.T
     # Parts are within the whole, however much else the machine did meanwhile.
     there = min(there, whole - 2)
     adding = min(adding, whole - there - 1)
-    costs = trace.costs.values()
-    back = whole - there - adding
-    forwards = there / max(sum(x.forward for x in costs), 1)
-    backwards = back / max(sum(x.input_gradient + x.weight_gradient for x in costs), 1)
-    for cost in costs:
-        cost.forward = round(cost.forward * forwards)
-        cost.input_gradient = round(cost.input_gradient * backwards)
-        cost.weight_gradient = round(cost.weight_gradient * backwards)
+    _divide(trace, within.times(), there, whole - there - adding)
     _add(trace, adding)
+
+
+def _divide(trace: Trace, parts: dict[fx.Node, tuple[int, int]], there: int, back: int) -> None:
+    """Gives nodes their parts of the forward and of the backward pass, which take so many nanoseconds in all."""
+    forwards = there / max(sum(forward for forward, _ in parts.values()), 1)
+    backwards = back / max(sum(backward for _, backward in parts.values()), 1)
+    for node, (forward, backward) in parts.items():
+        cost = trace.costs[node]
+        alone = cost.input_gradient + cost.weight_gradient
+        share = cost.input_gradient / alone if alone else 1.0
+        cost.forward = round(forward * forwards)
+        cost.input_gradient = round(backward * backwards * share)
+        cost.weight_gradient = round(backward * backwards * (1 - share))
 
 
 def _median(times: Iterable[int]) -> int:

@@ -14,7 +14,9 @@ from torch.autograd.graph import saved_tensors_hooks
 import networks
 import pipewright as pw
 from networks import CASES, loss_fn
+from pipewright._measure import Clock
 from pipewright._runner import run
+from pipewright._within import Within
 
 
 def traced(name: str, **options: Any) -> pw.Trace:
@@ -84,6 +86,45 @@ def test_a_loss_counts_to_the_last_node() -> None:
     times = ("forward_ns", "input_gradient_ns", "weight_gradient_ns")
     nodes = sum(node[time] for node in trace.nodes for time in times)
     assert abs(nodes - trace.step * 1e9) <= 3 * len(trace.nodes)
+
+
+class Ticks(Clock):
+    """Each look is a nanosecond later."""
+
+    def __init__(self) -> None:
+        super().__init__(torch.device("cpu"))
+        self.ticks = 0
+
+    def now(self) -> int:
+        self.ticks += 1
+        return self.ticks
+
+
+def backward_functions(value: torch.Tensor) -> int:
+    """How many functions autograd runs for a value; that it adds to a parameter's gradient is none."""
+    seen, stack = set(), [value.grad_fn]
+    while stack:
+        at = stack.pop()
+        if at is not None and at not in seen and not at.name().endswith("AccumulateGrad"):
+            seen.add(at)
+            stack += [x for x, _ in at.next_functions]
+    return len(seen)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_computation_has_its_part_of_a_step(name: str) -> None:
+    trace = traced(name, repeats=0)
+    loss = lambda output: output.sum()
+    within = Within(trace.folded, Ticks(), loss, ())
+    for _ in range(2):
+        within.step()
+    computations, times = trace.folded.computations, within.times()
+    forward = [times[x.node][0] for x in computations]
+    assert forward == [1] * (len(forward) - 1) + [2], "the last one has the loss"
+    assert all((times[x.node][1] > 0) == x.trained for x in computations)
+    # As the module has them; the graph has no change in place, which may cost one more.
+    functions = backward_functions(loss(trace.module(*trace.args)))
+    assert sum(backward for _, backward in times.values()) == functions
 
 
 def test_the_fixture_of_core_is_such_a_file() -> None:
