@@ -137,7 +137,8 @@ class _Received(torch.autograd.Function):
 
 def received(value: torch.Tensor) -> torch.Tensor:
     """A value as it comes to a stage."""
-    result: torch.Tensor = _Received.apply(value)  # type: ignore[no-untyped-call]
+    apply: Any = _Received.apply
+    result: torch.Tensor = apply(value)
     return result
 
 
@@ -157,7 +158,8 @@ class _Anchor(torch.autograd.Function):
 
 def anchored(value: torch.Tensor, *others: torch.Tensor) -> torch.Tensor:
     """The value; every received tensor gets a gradient, as the sender waits for one."""
-    result: torch.Tensor = _Anchor.apply(value, *others)  # type: ignore[no-untyped-call]
+    apply: Any = _Anchor.apply
+    result: torch.Tensor = apply(value, *others)
     return result
 
 

@@ -36,6 +36,13 @@ def _own(value: torch.Tensor) -> torch.Tensor:
     return value.to_local() if isinstance(value, DTensor) else value
 
 
+def _group(ranks: list[int]) -> dist.ProcessGroup:
+    """A group of these ranks, made by all; newer versions of torch say that it may be something else elsewhere."""
+    made: Any = dist.new_group(ranks)
+    group: dist.ProcessGroup = made
+    return group
+
+
 class Ranks:
     """This rank's place: lane `rank % lanes` of pipeline `rank // lanes`."""
 
@@ -55,8 +62,8 @@ class Ranks:
         rows = [list(range(r * lanes, (r + 1) * lanes)) for r in range(replicas)]
         columns = [list(range(lane, world, lanes)) for lane in range(lanes)]
         self._rows = rows
-        self.group = [dist.new_group(row) for row in rows][self.rank // lanes]
-        self._replicas = [dist.new_group(column) for column in columns][self.lane] if replicas > 1 else None
+        self.group = [_group(row) for row in rows][self.rank // lanes]
+        self._replicas = [_group(column) for column in columns][self.lane] if replicas > 1 else None
         # Names of parameters, whose gradients are summed by a group and divided by a number.
         self._sums: list[tuple[str, dist.ProcessGroup, int]] = []
 
@@ -78,7 +85,7 @@ class Ranks:
             lanes = sorted({lane_of[stage] for stage in readers})
             if len(lanes) > 1:
                 # Every rank makes every group.
-                groups = [dist.new_group([ranks[lane] for lane in lanes]) for ranks in self._rows]
+                groups = [_group([ranks[lane] for lane in lanes]) for ranks in self._rows]
                 if name in own:
                     group = groups[self.rank // len(row)]
                     dist.broadcast(own[name].data, row[lanes[0]], group)

@@ -23,7 +23,8 @@ class _Boxed(CodeGen):
 
 def boxed(graph: fx.GraphModule) -> Callable[[list[Any]], Any]:
     """A function that AOTAutograd calls with the only references to saved tensors."""
-    graph.graph.set_codegen(_Boxed())  # type: ignore[no-untyped-call]
+    codegen: Any = _Boxed
+    graph.graph.set_codegen(codegen())
     graph.recompile()
 
     def run(args: list[Any]) -> Any:
