@@ -19,6 +19,8 @@ from ._runner import PipewrightError
 
 __all__ = ["Exported", "export", "reason", "where"]
 
+LOSES_DATA = "reads or changes the `data` of a tensor, which torch.export loses; write x.detach() for x.data"
+
 
 @dataclass(repr=False)
 class Exported:
@@ -62,6 +64,9 @@ def export(module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any] | N
     try:
         program = torch.export.export(module, tuple(args), dict(kwargs or {}), strict=False)
     except Exception as error:
+        if "fake tensor in the exported program constant" in str(error):
+            # Newer versions of torch find it themselves, and do not say where.
+            raise PipewrightError(f"{name}: an operation {LOSES_DATA}") from error
         raise PipewrightError(
             f"{name}: torch.export does not get through: {reason(error)}; control flow must not depend on "
             "values (torch.where, torch.cond), and the module must run on the example"
@@ -106,7 +111,4 @@ def _no_data(name: str, graph: fx.GraphModule) -> None:
     for node in graph.graph.nodes:
         if node.op == "get_attr" and isinstance(attribute(graph, node), FakeTensor):
             user = next(iter(node.users), node)
-            raise PipewrightError(
-                f"{where(name, user)}: `{user.name}` reads or changes the `data` of a tensor, which torch.export loses; "
-                "write x.detach() for x.data"
-            )
+            raise PipewrightError(f"{where(name, user)}: `{user.name}` {LOSES_DATA}")
