@@ -215,25 +215,36 @@ def measured(name: str) -> None:
         step_time(*way, data)
     traces, rounds = [trace], []
     for _ in range(ROUNDS):
-        turns = [[step_time(*way, data) * 1e3 for way in ways] for _ in range(STEPS)]
+        steps: list[list[float]] = [[], []]
+        for turn in range(STEPS):
+            for way in (0, 1) if turn % 2 else (1, 0):
+                steps[way].append(step_time(*ways[way], data) * 1e3)
         traces.append(traced())
         between = (predict(trace) for trace in traces[-2:])
-        rounds.append(([statistics.mean(x) for x in zip(*between, strict=True)], turns))
+        rounds.append(Round([statistics.mean(x) for x in zip(*between, strict=True)], steps))
     if dist.get_rank() == 0:
         report(name, cuts, rounds, [trace.step for trace in traces])
     dist.barrier()
 
 
-def report(name: str, cuts: list[str], rounds: list[tuple[list[float], list[list[float]]]], traces: list[float]) -> None:
-    """Prints a row: of each round, what was predicted for both cuts and the steps of both."""
+@dataclass
+class Round:
+    """Milliseconds of steps between two traces, by way of cutting."""
+
+    predicted: list[float]
+    steps: list[list[float]]
+
+
+def report(name: str, cuts: list[str], rounds: list[Round], traces: list[float]) -> None:
+    """Prints a row; of `traces` the seconds of their steps."""
     cells = [name]
     median = statistics.median
     for way, cut in enumerate(cuts):
-        predicted = [x[way] for x, _ in rounds]
-        steps = [[turn[way] for turn in turns] for _, turns in rounds]
-        error = median(x / median(took) - 1 for x, took in zip(predicted, steps, strict=True))
-        cells += [cut, f"{median(predicted):.1f}", f"{median(sum(steps, [])):.1f}", f"{100 * error:+.1f} %"]
-    ratio = median(turn[0] / turn[1] for _, turns in rounds for turn in turns)
+        predicted = median(x.predicted[way] for x in rounds)
+        steps = median(step for x in rounds for step in x.steps[way])
+        error = median(x.predicted[way] / median(x.steps[way]) - 1 for x in rounds)
+        cells += [cut, f"{predicted:.1f}", f"{steps:.1f}", f"{100 * error:+.1f} %"]
+    ratio = median(planned / by_count for x in rounds for planned, by_count in zip(*x.steps, strict=True))
     cells += [f"{ratio:.3f}", f"{100 * (max(traces) / min(traces) - 1):.1f} %"]
     print("| " + " | ".join(cells) + " |", flush=True)
 
