@@ -11,6 +11,7 @@
 //! etcd counts leases down by itself, and this side gives a lease up when it was not renewed for its time
 //! to live on the monotonic clock, so never later than etcd does.
 
+mod answers;
 mod lease;
 mod watch;
 
@@ -22,14 +23,8 @@ use etcd_client::{
 use lease::EtcdLease;
 use std::sync::Mutex;
 use std::sync::mpsc::Receiver;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::runtime::Runtime;
-
-/// What words begin with that are etcd's own: somebody is there.
-const ANSWERED: &str = "etcdserver: ";
-
-/// Time between two questions to members that elect.
-const AGAIN: Duration = Duration::from_millis(100);
 
 /// A job's keys in an etcd.
 pub struct EtcdMembership {
@@ -69,7 +64,7 @@ impl EtcdMembership {
             .with_keep_alive_while_idle(true);
         let client = runtime
             .block_on(Client::connect(endpoints, Some(options)))
-            .map_err(|e| unreachable(e.to_string()))?;
+            .map_err(|e| unreachable(answers::why(&e)))?;
         let (address, job) = (address.into(), job.into());
         let made = Self { runtime, client, address, job, time_to_live, leads: Mutex::default() };
         // Connections are made when they are first needed: now.
@@ -77,22 +72,12 @@ impl EtcdMembership {
         Ok(made)
     }
 
-    /// Asks again, as long as a lease lives, where somebody answers that members elect their leader.
+    /// Asks again while members elect their leader, as long as a lease lives.
     fn patiently<T>(
         &self,
-        ask: impl Fn() -> Result<T, MembershipError>,
+        ask: impl FnMut() -> Result<T, MembershipError>,
     ) -> Result<T, MembershipError> {
-        let begin = Instant::now();
-        loop {
-            match ask() {
-                Err(MembershipError::Unreachable { why, .. })
-                    if why.contains(ANSWERED) && begin.elapsed() < self.time_to_live =>
-                {
-                    std::thread::sleep(AGAIN);
-                }
-                answer => return answer,
-            }
-        }
+        answers::patiently(self.time_to_live, ask)
     }
 
     fn key(&self, name: &str) -> String {
@@ -117,7 +102,7 @@ impl EtcdMembership {
             self.runtime.block_on(async { tokio::time::timeout(self.time_to_live, asking).await });
         answer
             .map_err(|_| unreachable(format!("no answer in {:?}", self.time_to_live)))?
-            .map_err(|e| unreachable(e.to_string()))
+            .map_err(|e| unreachable(answers::why(&e)))
     }
 
     fn get(&self, key: &str) -> Result<Option<KeyValue>, MembershipError> {
@@ -174,14 +159,19 @@ impl Membership for EtcdMembership {
     fn leave(&self, name: &str) -> Result<(), MembershipError> {
         check_name(name)?;
         let key = self.member_key(name);
-        while let Some(kv) = self.get(&key)? {
+        while let Some(kv) = self.patiently(|| self.get(&key))? {
             let Some(node) = node(&kv) else { break };
             let value = serde_json::to_string(&Node { leaving: true, ..node }).expect("plain data");
             let put = PutOptions::new().with_lease(kv.lease());
             let same = Compare::mod_revision(key.clone(), CompareOp::Equal, kv.mod_revision());
             let put = TxnOp::put(key.clone(), value, Some(put));
             let txn = Txn::new().when([same]).and_then([put]);
-            if self.ask(|mut client| async move { client.txn(txn).await })?.succeeded() {
+            // One that was done and not answered finds another revision, and the loop the wish.
+            let done = self.patiently(|| {
+                let txn = txn.clone();
+                self.ask(|mut client| async move { client.txn(txn).await })
+            })?;
+            if done.succeeded() {
                 return Ok(());
             }
         }
@@ -198,7 +188,10 @@ impl Membership for EtcdMembership {
     fn members(&self) -> Result<Vec<Node>, MembershipError> {
         let prefix = self.member_key("");
         let options = Some(GetOptions::new().with_prefix());
-        let found = self.ask(|mut client| async move { client.get(prefix, options).await })?;
+        let found = self.patiently(|| {
+            let (prefix, options) = (prefix.clone(), options.clone());
+            self.ask(|mut client| async move { client.get(prefix, options).await })
+        })?;
         Ok(found.kvs().iter().filter_map(node).collect())
     }
 
