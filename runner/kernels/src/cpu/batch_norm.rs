@@ -13,13 +13,16 @@
 //! each micro-batch, or once a step of the whole mini-batch when they are deferred.
 
 use super::chunks;
-use super::sums::{sum, sum_of};
+use super::planes::{Planes, PlanesMut};
+use super::sums::{lanes, pair_of_lanes};
+use super::vector::vectorised;
 use crate::{Call, Operands, Phase};
 
-/// Sizes, and where to find a channel.
+/// Sizes of a batch normalisation.
 struct BatchNormShape {
-    samples: usize,
     channels: usize,
+    /// Elements that a channel's statistics are made of.
+    count: f64,
     /// Elements of one plane, one channel of one sample.
     plane: usize,
 }
@@ -28,24 +31,52 @@ impl BatchNormShape {
     fn new(call: &Call) -> Self {
         let shape = &call.output.shape;
         let plane = (shape[1] * shape[2]) as usize;
-        Self { samples: call.samples as usize, channels: shape[0] as usize, plane }
+        Self { channels: shape[0] as usize, count: (call.samples as usize * plane) as f64, plane }
     }
 
-    /// Elements that a channel's statistics are made of.
-    fn count(&self) -> f64 {
-        (self.samples * self.plane) as f64
+    fn planes<'a>(&self, x: &'a [f32]) -> Planes<'a> {
+        Planes::new(x, self.channels, self.plane)
     }
 
-    /// The planes of one channel, sample by sample.
-    fn planes<'a>(&self, x: &'a [f32], channel: usize) -> impl Iterator<Item = &'a [f32]> {
-        let (plane, channels) = (self.plane, self.channels);
-        x.chunks_exact(plane).skip(channel).step_by(channels)
+    fn planes_mut<'a>(&self, x: &'a mut [f32]) -> PlanesMut<'a> {
+        PlanesMut::new(x, self.channels, self.plane)
     }
 }
 
+vectorised! {
+    fn sum(x: &[f32]) -> f32 {
+        lanes([x; 3], |x, _, _| x)
+    }
+
+    fn squares(x: &[f32], mean: f32) -> f32 {
+        lanes([x; 3], |x, _, _| (x - mean) * (x - mean))
+    }
+
+    /// `Σgy` and `Σ(x - mean) gy`
+    fn gradient_sums_of_plane(x: &[f32], gy: &[f32], mean: f32) -> [f32; 2] {
+        pair_of_lanes(x, gy, |x, gy| [gy, (x - mean) * gy])
+    }
+
+    fn line(y: &mut [f32], x: &[f32], mean: f32, scale: f32, bias: f32) {
+        for (y, x) in y.iter_mut().zip(x) {
+            *y = (x - mean) * scale + bias;
+        }
+    }
+
+    /// `gx = factor (gy - offset - (x - mean) slope)`
+    fn gradient_line(
+        gx: &mut [f32], x: &[f32], gy: &[f32], mean: f32, factor: f32, offset: f32, slope: f32,
+    ) {
+        for ((gx, x), gy) in gx.iter_mut().zip(x).zip(gy) {
+            *gx = factor * (gy - offset - (x - mean) * slope);
+        }
+    }
+}
+
+/// A channel is one thread's from its sums to its last plane, which is still in that core's cache.
 pub fn forward(call: &Call, eps: f32, momentum: f32, operands: Operands) {
     let shape = BatchNormShape::new(call);
-    let x = operands.reads[0];
+    let x = shape.planes(operands.reads[0]);
     let [y, saved] = operands.writes else {
         unreachable!("a batch normalisation writes its output and its statistics");
     };
@@ -53,40 +84,35 @@ pub fn forward(call: &Call, eps: f32, momentum: f32, operands: Operands) {
         unreachable!("a batch normalisation has four parameters");
     };
     let (mean, scale) = saved.split_at_mut(shape.channels);
-    let threads = chunks::worth(call.threads, x.len());
-    match call.phase {
-        Phase::Train | Phase::Recompute => {
-            chunks::for_each_pair(threads, (mean, scale), (1, 1), |channel, mean, var| {
-                (mean[0], var[0]) = statistics(&shape, x, channel);
-            });
-            if call.phase == Phase::Train {
-                let running = (&mut **running_mean, &mut **running_var);
-                track(call, &shape, momentum, (mean, scale), running, operands.deferred);
-            }
+    if call.phase == Phase::Evaluate {
+        mean.copy_from_slice(running_mean);
+        scale.copy_from_slice(running_var);
+    }
+    let threads = chunks::worth(call.threads, y.len());
+    let y = shape.planes_mut(y);
+    chunks::for_each_pair(threads, (mean, scale), (1, 1), |channel, mean, var| {
+        if call.phase != Phase::Evaluate {
+            (mean[0], var[0]) = statistics(&shape, x, channel);
         }
-        Phase::Evaluate => {
-            mean.copy_from_slice(running_mean);
-            scale.copy_from_slice(running_var);
-        }
+        let scale = 1.0 / (var[0] + eps).sqrt() * weight[channel];
+        // SAFETY: a channel is visited once.
+        let y = unsafe { y.of(channel) };
+        y.zip(x.of(channel)).for_each(|(y, x)| line(y, x, mean[0], scale, bias[channel]));
+    });
+    if call.phase == Phase::Train {
+        let running = (&mut **running_mean, &mut **running_var);
+        track(call, &shape, momentum, (mean, scale), running, operands.deferred);
     }
     scale.iter_mut().for_each(|s| *s = 1.0 / (*s + eps).sqrt());
-    chunks::for_each(threads, y, shape.plane, |plane, y| {
-        let channel = plane % shape.channels;
-        let x = &x[plane * shape.plane..][..shape.plane];
-        let (mean, bias) = (mean[channel], bias[channel]);
-        let scale = scale[channel] * weight[channel];
-        y.iter_mut().zip(x).for_each(|(y, x)| *y = (x - mean) * scale + bias);
-    });
 }
 
 /// Mean and variance of one channel. In two passes: the difference of two large sums would lose
 /// the variance of a channel far from zero.
-fn statistics(shape: &BatchNormShape, x: &[f32], channel: usize) -> (f32, f32) {
-    let total: f64 = shape.planes(x, channel).map(|x| f64::from(sum(x))).sum();
-    let mean = (total / shape.count()) as f32;
-    let squares = |x: &[f32]| f64::from(sum_of(x, x, |x, _| (x - mean) * (x - mean)));
-    let total: f64 = shape.planes(x, channel).map(squares).sum();
-    (mean, (total / shape.count()) as f32)
+fn statistics(shape: &BatchNormShape, x: Planes, channel: usize) -> (f32, f32) {
+    let total: f64 = x.of(channel).map(|x| f64::from(sum(x))).sum();
+    let mean = (total / shape.count) as f32;
+    let total: f64 = x.of(channel).map(|x| f64::from(squares(x, mean))).sum();
+    (mean, (total / shape.count) as f32)
 }
 
 /// Updates the running statistics by those of the micro-batch; deferred ones by those of the
@@ -106,7 +132,7 @@ fn track(
     let unbiased = |count: f64| (count / (count - 1.0).max(1.0)) as f32;
     let [all_mean, all_var] = deferred else {
         blend(running_mean, mean, 1.0, momentum);
-        blend(running_var, var, unbiased(shape.count()), momentum);
+        blend(running_var, var, unbiased(shape.count), momentum);
         return;
     };
     let (old, new) = (call.turn.index as f32, call.turn.index as f32 + 1.0);
@@ -117,7 +143,7 @@ fn track(
         *all_var += (var - *all_var + difference * difference * old / new) / new;
     }
     if call.turn.index + 1 == call.turn.count {
-        let count = shape.count() * f64::from(call.turn.count);
+        let count = shape.count * f64::from(call.turn.count);
         blend(running_mean, all_mean, 1.0, momentum);
         blend(running_var, all_var, unbiased(count), momentum);
         all_mean.fill(0.0);
@@ -132,42 +158,54 @@ fn blend(running: &mut [f32], new: &[f32], factor: f32, momentum: f32) {
     }
 }
 
-/// `Σgy` and `Σ(gy x̂)` of one channel.
-fn gradient_sums(shape: &BatchNormShape, reads: &[&[f32]], channel: usize) -> (f64, f64) {
-    let [x, gy, saved] = reads else {
-        unreachable!("a batch normalisation's gradient reads x, gy and its statistics");
-    };
-    let (mean, scale) = (saved[channel], saved[shape.channels + channel]);
-    let (mut plain, mut centred) = (0.0, 0.0);
-    for (x, gy) in shape.planes(x, channel).zip(shape.planes(gy, channel)) {
-        plain += f64::from(sum(gy));
-        centred += f64::from(sum_of(x, gy, |x, gy| (x - mean) * gy));
-    }
-    (plain, centred * f64::from(scale))
+/// What the gradients of a channel are made of.
+struct Gradients<'a> {
+    x: Planes<'a>,
+    gy: Planes<'a>,
+    mean: &'a [f32],
+    scale: &'a [f32],
 }
 
-/// Channel after channel: no scratch is needed for the sums, and a channel is written by one
-/// thread only because nothing else is split.
+impl<'a> Gradients<'a> {
+    fn new(shape: &BatchNormShape, reads: &[&'a [f32]]) -> Self {
+        let [x, gy, saved] = reads else {
+            unreachable!("a batch normalisation's gradient reads x, gy and its statistics");
+        };
+        let (mean, scale) = saved.split_at(shape.channels);
+        Self { x: shape.planes(x), gy: shape.planes(gy), mean, scale }
+    }
+
+    /// `Σgy` and `Σ(gy x̂)` of one channel.
+    fn sums(&self, channel: usize) -> (f64, f64) {
+        let (mut plain, mut centred) = (0.0, 0.0);
+        for (x, gy) in self.x.of(channel).zip(self.gy.of(channel)) {
+            let [of_gy, of_both] = gradient_sums_of_plane(x, gy, self.mean[channel]);
+            plain += f64::from(of_gy);
+            centred += f64::from(of_both);
+        }
+        (plain, centred * f64::from(self.scale[channel]))
+    }
+}
+
+/// A channel is one thread's, as forward; no scratch is needed for the sums.
 pub fn input_gradient(call: &Call, operands: Operands) {
     let shape = BatchNormShape::new(call);
     let Operands { reads, writes, params, .. } = operands;
-    let [x, _, saved] = reads else {
-        unreachable!("a batch normalisation's gradient reads x, gy and its statistics");
-    };
-    for channel in 0..shape.channels {
-        let (plain, centred) = gradient_sums(&shape, reads, channel);
-        let (mean, scale) = (saved[channel], saved[shape.channels + channel]);
-        let offset = (plain / shape.count()) as f32;
-        let slope = (centred / shape.count()) as f32 * scale;
+    let of = Gradients::new(&shape, reads);
+    let threads = chunks::worth(call.threads, writes[0].len());
+    let gx = shape.planes_mut(writes[0]);
+    chunks::for_each_index(threads, shape.channels, |channel| {
+        let (plain, centred) = of.sums(channel);
+        let (mean, scale) = (of.mean[channel], of.scale[channel]);
+        let offset = (plain / shape.count) as f32;
+        let slope = (centred / shape.count) as f32 * scale;
         let factor = params[0][channel] * scale;
-        let gradients = writes[0].chunks_exact_mut(shape.plane).skip(channel);
-        let planes = shape.planes(x, channel).zip(shape.planes(reads[1], channel));
-        for (gx, (x, gy)) in gradients.step_by(shape.channels).zip(planes) {
-            for ((gx, x), gy) in gx.iter_mut().zip(x).zip(gy) {
-                *gx = factor * (gy - offset - (x - mean) * slope);
-            }
+        // SAFETY: a channel is visited once.
+        let gx = unsafe { gx.of(channel) };
+        for ((gx, x), gy) in gx.zip(of.x.of(channel)).zip(of.gy.of(channel)) {
+            gradient_line(gx, x, gy, mean, factor, offset, slope);
         }
-    }
+    });
 }
 
 pub fn weight_gradient(call: &Call, operands: Operands) {
@@ -175,9 +213,11 @@ pub fn weight_gradient(call: &Call, operands: Operands) {
     let [weight, bias] = operands.gradients else {
         unreachable!("a batch normalisation has two trainable parameters");
     };
-    for (channel, (weight, bias)) in weight.iter_mut().zip(bias.iter_mut()).enumerate() {
-        let (plain, centred) = gradient_sums(&shape, operands.reads, channel);
-        *weight += centred as f32;
-        *bias += plain as f32;
-    }
+    let of = Gradients::new(&shape, operands.reads);
+    let threads = chunks::worth(call.threads, operands.reads[0].len());
+    chunks::for_each_pair(threads, (weight, bias), (1, 1), |channel, weight, bias| {
+        let (plain, centred) = of.sums(channel);
+        weight[0] += centred as f32;
+        bias[0] += plain as f32;
+    });
 }

@@ -29,6 +29,12 @@ pub fn for_each<T: Send>(
     run_items(threads, 0..items, ([data], [len]), (&mut [], 0), &work);
 }
 
+/// Runs `work(index)` for so many indices.
+pub fn for_each_index(threads: usize, items: usize, work: impl Fn(usize) + Sync) {
+    let work = |i, []: [&mut [f32]; 0], _: &mut [f32]| work(i);
+    run_items(threads, 0..items, ([], []), (&mut [], 0), &work);
+}
+
 /// Runs `work(index, chunk, other chunk)` for chunks of two tensors that belong together: of
 /// `len.0` elements of the first and `len.1` of the second.
 pub fn for_each_pair<T: Send, U: Send>(

@@ -29,6 +29,7 @@ mod matmul;
 mod optimizer;
 pub mod packed;
 mod philox;
+mod planes;
 mod pool;
 mod product;
 mod rope;

@@ -78,54 +78,84 @@ vectorised! {
         // The windows that no padding touches.
         let end = (size[1] + padding).checked_sub(kernel).map_or(0, |last| last / stride + 1);
         let whole = padding.div_ceil(stride)..end.min(y.len());
-        let whole = if stride <= 2 && whole.len() >= LANES { whole } else { 0..0 };
+        let whole = if stride <= 2 && whole.len() >= FEWEST { whole } else { 0..0 };
         for c in (0..whole.start).chain(whole.end..y.len()) {
             let columns = covered(window, 1, c, size[1]).0;
             (y[c], positions[c]) = max_of_window(x, size[1], rows.clone(), columns);
         }
-        let mut start = whole.start;
-        while start < whole.end {
-            // The last block overlaps the one before.
-            let block = start.min(whole.end - LANES);
-            let first = block * stride - padding;
-            let (maxima, places) = match stride {
-                1 => max_of_block::<1>(x, size[1], rows.clone(), first, kernel),
-                _ => max_of_block::<2>(x, size[1], rows.clone(), first, kernel),
-            };
-            y[block..block + LANES].copy_from_slice(&maxima);
-            positions[block..block + LANES].copy_from_slice(&places);
-            start += LANES;
+        let first = (whole.start * stride).saturating_sub(padding);
+        let lines = Lines { x, width: size[1], rows, first, kernel };
+        let (y, positions) = (&mut y[whole.clone()], &mut positions[whole]);
+        match (stride, y.len()) {
+            (_, 0) => {}
+            (1, 16..) => max_of_blocks::<1, 16>(lines, y, positions),
+            (1, 8..) => max_of_blocks::<1, 8>(lines, y, positions),
+            (1, _) => max_of_blocks::<1, FEWEST>(lines, y, positions),
+            (_, 16..) => max_of_blocks::<2, 16>(lines, y, positions),
+            (_, 8..) => max_of_blocks::<2, 8>(lines, y, positions),
+            _ => max_of_blocks::<2, FEWEST>(lines, y, positions),
         }
     }
 }
 
-/// Windows of a block.
-const LANES: usize = 16;
+/// Windows of the smallest block.
+const FEWEST: usize = 4;
 
-/// The maxima of a block of windows, the first of which begins in column `first`, and where they
-/// are.
+/// What a row of windows goes over.
+struct Lines<'a> {
+    /// The plane.
+    x: &'a [f32],
+    /// Its columns.
+    width: usize,
+    rows: Range<usize>,
+    /// The column in which the first window begins.
+    first: usize,
+    /// Columns of a window.
+    kernel: usize,
+}
+
+/// The maxima of a row of windows and where they are, by blocks.
+#[inline(always)]
+fn max_of_blocks<const STRIDE: usize, const WINDOWS: usize>(
+    lines: Lines,
+    y: &mut [f32],
+    positions: &mut [u32],
+) {
+    let mut start = 0;
+    while start < y.len() {
+        // The last block overlaps the one before.
+        let block = start.min(y.len() - WINDOWS);
+        let (maxima, places) = max_of_block::<STRIDE, WINDOWS>(&lines, block);
+        y[block..block + WINDOWS].copy_from_slice(&maxima);
+        positions[block..block + WINDOWS].copy_from_slice(&places);
+        start += WINDOWS;
+    }
+}
+
+/// The maxima of the block that begins with window `block`, and where they are.
 ///
 /// Which of two values is larger is a coin toss that no processor predicts. A block of fixed size,
 /// at a stride that is a constant, has neither branches nor a remainder, so the compiler loads,
 /// compares and selects vectors.
 #[inline(always)]
-fn max_of_block<const STRIDE: usize>(
-    x: &[f32],
-    width: usize,
-    rows: Range<usize>,
-    first: usize,
-    kernel: usize,
-) -> ([f32; LANES], [u32; LANES]) {
-    let mut maxima = [f32::NEG_INFINITY; LANES];
+fn max_of_block<const STRIDE: usize, const WINDOWS: usize>(
+    lines: &Lines,
+    block: usize,
+) -> ([f32; WINDOWS], [u32; WINDOWS]) {
+    let first = lines.first + block * STRIDE;
+    let mut maxima = [f32::NEG_INFINITY; WINDOWS];
     // Where all of a window is minus infinity no comparison succeeds: its first element it is.
-    let place = (rows.start * width + first) as u32;
-    let mut places: [u32; LANES] = std::array::from_fn(|lane| place + (lane * STRIDE) as u32);
-    for row in rows {
-        for k in 0..kernel {
-            let place = row * width + first + k;
-            let x = &x[place..][..(LANES - 1) * STRIDE + 1];
-            let values: [f32; LANES] = std::array::from_fn(|lane| x[lane * STRIDE]);
-            for lane in 0..LANES {
+    let place = (lines.rows.start * lines.width + first) as u32;
+    let mut places: [u32; WINDOWS] = std::array::from_fn(|lane| place + (lane * STRIDE) as u32);
+    for row in lines.rows.clone() {
+        for k in 0..lines.kernel {
+            let place = row * lines.width + first + k;
+            let x = &lines.x[place..][..(WINDOWS - 1) * STRIDE + 1];
+            let mut values = [0.0; WINDOWS];
+            for lane in 0..WINDOWS {
+                values[lane] = x[lane * STRIDE];
+            }
+            for lane in 0..WINDOWS {
                 let larger = (values[lane] > maxima[lane]) | values[lane].is_nan();
                 let here = place as u32 + (lane * STRIDE) as u32;
                 places[lane] = if larger { here } else { places[lane] };
@@ -245,4 +275,40 @@ pub fn global_avg_input_gradient(call: &Call, operands: Operands) {
     chunks::for_each(threads, operands.writes[0], len, |plane, gx| {
         gx.fill(gy[plane] / len as f32);
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Blocks of every width, beside one window after the other; ties, minus infinity and no numbers among them.
+    #[test]
+    fn windows_of_a_row_are_those_one_by_one() {
+        for (width, kernel, stride) in
+            (1..40).flat_map(|w| (1..4).flat_map(move |k| (1..4).map(move |s| (w, k, s))))
+        {
+            let values = [3.0, f32::NEG_INFINITY, 1.0, 3.0, -2.0, f32::NAN, 0.0];
+            let x: Vec<f32> = (0..3 * width).map(|i| values[i * i % 11 % values.len()]).collect();
+            for padding in 0..=kernel / 2 {
+                let Some(room) = (width + 2 * padding).checked_sub(kernel) else { continue };
+                let outputs = room / stride + 1;
+                let square = |side: usize| [side as u32; 2];
+                let window = Window {
+                    kernel: square(kernel).map(Into::into),
+                    stride: square(stride).map(Into::into),
+                    padding: square(padding).map(Into::into),
+                    ceil_mode: false,
+                };
+                let (mut y, mut positions) = (vec![0.0; outputs], vec![0; outputs]);
+                max_row(&window, &x, (0, [3, width]), &mut y, &mut positions);
+                let rows = covered(&window, 0, 0, 3).0;
+                for c in 0..outputs {
+                    let columns = covered(&window, 1, c, width).0;
+                    let (max, place) = max_of_window(&x, width, rows.clone(), columns);
+                    let same = (max.to_bits(), place) == (y[c].to_bits(), positions[c]);
+                    assert!(same, "window {c} of {outputs}: {kernel} wide, each {stride}");
+                }
+            }
+        }
+    }
 }

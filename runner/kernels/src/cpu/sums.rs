@@ -37,6 +37,25 @@ pub fn lanes(slices: [&[f32]; 3], term: impl Fn(f32, f32, f32) -> f32) -> f32 {
     halve(&mut lanes, |a, b| a + b)
 }
 
+/// Sums of both of what `terms` gives for the elements of two slices of one length, by the same lanes; for bodies of
+/// `vectorised` functions.
+#[inline(always)]
+pub fn pair_of_lanes(a: &[f32], b: &[f32], terms: impl Fn(f32, f32) -> [f32; 2]) -> [f32; 2] {
+    let (mut first, mut second) = ([0.0f32; LANES], [0.0f32; LANES]);
+    let (a, b) = (a.as_chunks::<LANES>(), b[..a.len()].as_chunks::<LANES>());
+    for (i, (a, b)) in a.1.iter().zip(b.1).enumerate() {
+        [first[i], second[i]] = terms(*a, *b);
+    }
+    for (a, b) in a.0.iter().zip(b.0) {
+        for i in 0..LANES {
+            let [one, other] = terms(a[i], b[i]);
+            first[i] += one;
+            second[i] += other;
+        }
+    }
+    [&mut first, &mut second].map(|lanes| halve(lanes, |a, b| a + b))
+}
+
 /// Largest element; not a number where one of them is none. For bodies of `vectorised` functions.
 #[inline(always)]
 pub fn largest(values: &[f32]) -> f32 {
