@@ -4,8 +4,9 @@
 
 Two gloo ranks with a thread each, 1F1B, 8 micro-batches. Both divisions run in the same processes and take
 turns, so that other work on the machine meets both, and so do steps and traces: five times three steps of each, from a
-barrier to the last rank's end, between two traces. Their mean predicts these steps; figures are medians. The last column is
-how far the traces are apart, largest to smallest, which is the machine's part.
+barrier to the last rank's end, between two traces. Their mean predicts these steps; figures are medians. `error of passes`
+is that of all passes of both ranks together, as they were recorded in the same steps: what the error of a step has besides are
+waits, which grow where equal passes take unequal times. `traces apart`, largest to smallest, is the machine's part.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,6 +28,7 @@ from torch import nn
 from torch.nn import functional
 
 import pipewright as pw
+from pipewright._timeline import Span, read
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
@@ -194,8 +197,42 @@ def step_time(pipeline: Any, optimizer: torch.optim.Optimizer, data: Any) -> flo
     return took.item()
 
 
+def recorded(pipeline: Any, optimizer: torch.optim.Optimizer, data: Any) -> Step:
+    """A step and its passes."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "trace.json")
+        with pw.record(pipeline, path):
+            step = step_time(pipeline, optimizer, data)
+        return Step(step, passes(read(path.read_text())) if path.exists() else 0.0)
+
+
+def passes(spans: list[Span]) -> float:
+    """Seconds of all passes, of all ranks."""
+    return sum(span.end - span.start for span in spans if span.kind != "O")
+
+
+@dataclass
+class Step:
+    """Seconds of a step, from begin to end and of all its passes together."""
+
+    whole: float
+    passes: float
+
+
+@dataclass
+class Round:
+    """Steps between two traces, by way of cutting, and what each of the traces predicts."""
+
+    predicted: list[tuple[Step, Step]]
+    steps: list[list[Step]]
+
+    def error(self, way: int, of: Callable[[Step], float]) -> float:
+        """By how much the mean of both predictions is off."""
+        return statistics.mean(map(of, self.predicted[way])) / statistics.median(map(of, self.steps[way])) - 1
+
+
 def measured(name: str) -> None:
-    """One row of the table, by both ranks."""
+    """Two rows of the table, by both ranks."""
     case = CASES[name]()
     torch.manual_seed(0)
     module = case.make()
@@ -207,54 +244,53 @@ def measured(name: str) -> None:
     by_count = by_layer_count(trace, len(module.layers))
     plans = [trace.plan(ranks=RANKS, stages=RANKS, **options), trace.plan(cuts=[by_count], **options)]
     cuts = [plan.stages[1][0] for plan in plans]
-    predict = lambda trace: [trace.plan(cuts=[cut], **options).figures["step_ns"] / 1e6 for cut in cuts]
+
+    def predicted(trace: pw.Trace) -> list[Step]:
+        plans = [trace.plan(cuts=[cut], **options) for cut in cuts]
+        return [Step(plan.figures["step_ns"] / 1e9, passes(plan.timeline)) for plan in plans]
+
     data = case.inputs(case.samples * MICRO_BATCHES), case.target(case.samples * MICRO_BATCHES)
     pipelines = [plan.pipeline(loss_fn=loss_fn) for plan in plans]
     ways = [(pipeline, torch.optim.SGD(pipeline.parameters(), lr=1e-4)) for pipeline in pipelines]
     for way in ways:
         step_time(*way, data)
-    traces, rounds = [trace], []
+    traces, rounds, before = [trace], [], predicted(trace)
     for _ in range(ROUNDS):
-        steps: list[list[float]] = [[], []]
+        steps: list[list[Step]] = [[], []]
         for turn in range(STEPS):
             for way in (0, 1) if turn % 2 else (1, 0):
-                steps[way].append(step_time(*ways[way], data) * 1e3)
+                steps[way].append(recorded(*ways[way], data))
         traces.append(traced())
-        between = (predict(trace) for trace in traces[-2:])
-        rounds.append(Round([statistics.mean(x) for x in zip(*between, strict=True)], steps))
+        after = predicted(traces[-1])
+        rounds.append(Round(list(zip(before, after, strict=True)), steps))
+        before = after
     if dist.get_rank() == 0:
         report(name, cuts, rounds, [trace.step for trace in traces])
     dist.barrier()
 
 
-@dataclass
-class Round:
-    """Milliseconds of steps between two traces, by way of cutting."""
-
-    predicted: list[float]
-    steps: list[list[float]]
-
-
 def report(name: str, cuts: list[str], rounds: list[Round], traces: list[float]) -> None:
-    """Prints a row; of `traces` the seconds of their steps."""
-    cells = [name]
+    """Prints two rows; of `traces` the seconds of their steps."""
     median = statistics.median
     for way, cut in enumerate(cuts):
-        predicted = median(x.predicted[way] for x in rounds)
-        steps = median(step for x in rounds for step in x.steps[way])
-        error = median(x.predicted[way] / median(x.steps[way]) - 1 for x in rounds)
-        cells += [cut, f"{predicted:.1f}", f"{steps:.1f}", f"{100 * error:+.1f} %"]
-    ratio = median(planned / by_count for x in rounds for planned, by_count in zip(*x.steps, strict=True))
-    cells += [f"{ratio:.3f}", f"{100 * (max(traces) / min(traces) - 1):.1f} %"]
-    print("| " + " | ".join(cells) + " |", flush=True)
+        predicted = median(step.whole for x in rounds for step in x.predicted[way])
+        steps = median(step.whole for x in rounds for step in x.steps[way])
+        errors = [median(x.error(way, of) for x in rounds) for of in (lambda x: x.whole, lambda x: x.passes)]
+        cells = [("planned", "by layers")[way], cut, f"{1e3 * predicted:.1f}", f"{1e3 * steps:.1f}"]
+        cells += [f"{100 * error:+.1f} %" for error in errors]
+        if way == 0:
+            pairs = (pair for x in rounds for pair in zip(*x.steps, strict=True))
+            ratio = median(planned.whole / by_count.whole for planned, by_count in pairs)
+            cells += [f"{ratio:.3f}", f"{100 * (max(traces) / min(traces) - 1):.1f} %"]
+        print(f"| {' | '.join([name, *cells, *[''] * (8 - len(cells))])} |", flush=True)
 
 
 def main() -> None:
     """Starts the ranks, or is one of them."""
     names = sys.argv[1:] or list(CASES)
     if "RANK" not in os.environ:
-        print("| network | planned cut | predicted ms | measured ms | error | by layers | predicted ms | measured ms | error | planned / by layers | traces apart |")
-        print("|---|---|---|---|---|---|---|---|---|---|---|", flush=True)
+        print("| network | cut | at | predicted ms | measured ms | error | error of passes | planned / by layers | traces apart |")
+        print("|---|---|---|---|---|---|---|---|---|", flush=True)
         ranks = ["-m", "torch.distributed.run", "--nproc-per-node", str(RANKS), "--master-port", "29511"]
         sys.exit(subprocess.run([sys.executable, *ranks, __file__, *names], check=False).returncode)
     torch.set_num_threads(1)

@@ -247,8 +247,8 @@ def _whole(trace: Trace, clock: Clock, repeats: int, loss: Callable[..., torch.T
             others = [torch.zeros_like(x) for x in wanted]
             if loss is not None:
                 _loss(trace, clock, repeats, loss, given)
-            # A pipeline's step has many of these, so its time follows from the usual one, not from the fastest; and
-            # the forward pass is one between backward passes: alone it gets memory that its caches still have.
+            # A pipeline's step has many of these one after the other, slow ones too, so it takes as long as their mean
+            # says; and the forward pass is one between backward passes: alone it gets memory that its caches still have.
             steps, again = (clock.parts(forward, backward, 2 * repeats) for _ in range(2))
             adding = clock.typical(lambda: add(others), 2 * repeats)
             within = Within(trace.folded, clock, loss, given)
@@ -256,8 +256,8 @@ def _whole(trace: Trace, clock: Clock, repeats: int, loss: Callable[..., torch.T
     except torch.OutOfMemoryError:
         # That is what pipelines are for: nodes alone fit.
         return
-    first, second, whole = (_median(map(sum, times)) for times in (steps, again, steps + again))
-    there = _median(forward for forward, _ in steps + again)
+    first, second, whole = (_mean(map(sum, times)) for times in (steps, again, steps + again))
+    there = _mean(forward for forward, _ in steps + again)
     trace.step, trace.spread = whole / 1e9, abs(first - second) / whole
     # Parts are within the whole, however much else the machine did meanwhile.
     there = min(there, whole - 2)
@@ -279,8 +279,8 @@ def _divide(trace: Trace, parts: dict[fx.Node, tuple[int, int]], there: int, bac
         cost.weight_gradient = round(backward * backwards * (1 - share))
 
 
-def _median(times: Iterable[int]) -> int:
-    return int(statistics.median(times))
+def _mean(times: Iterable[int]) -> int:
+    return int(statistics.fmean(times))
 
 
 def _add(trace: Trace, adding: int) -> None:
