@@ -1,13 +1,15 @@
-//! Copies of the f32 parameters in the arena: in 16 bits, which kernels read, and of convolutions' weights with
-//! their channels innermost, which cuDNN takes where those of images are.
+//! Copies of the f32 parameters in the arena: in 16 bits, which kernels read, of convolutions' weights with
+//! their channels innermost, which cuDNN takes where those of images are, and of linear layers' weights in 8 bits.
 //!
 //! An update writes parameters and their copies in 16 bits. Whatever else writes to a parameter (a checkpoint,
 //! another replica, another version of it) is told here, and the copy is made again before it is read.
 
 use super::backend::Backend;
-use super::kernels::{DevicePtr, ImageOrder, Images, Storage, narrow, reorder};
+use super::kernels::fp8::WeightCodes;
+use super::kernels::{DevicePtr, ImageOrder, Images, Launch, Storage, narrow, reorder};
 use crate::device::DeviceError;
 use pipewright_core::plan::Region;
+use smallvec::{SmallVec, smallvec};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -18,6 +20,27 @@ pub struct Copies {
     by_place: BTreeMap<u64, Copy>,
     /// Those with channels innermost, of the type that kernels read.
     turned: BTreeMap<u64, Copy>,
+    /// Codes of rows, and of columns.
+    codes: [BTreeMap<u64, Copy>; 2],
+}
+
+/// Where a copy is that `launches` make at a place of `bytes` bytes: made again if need be.
+fn made(
+    copies: &mut BTreeMap<u64, Copy>,
+    backend: &mut impl Backend,
+    parameter: &Region,
+    (bytes, what): (u64, &str),
+    launches: impl FnOnce(DevicePtr) -> SmallVec<[Launch; 2]>,
+) -> Result<DevicePtr, DeviceError> {
+    let begin = parameter.offset.0;
+    let at = match copies.get(&begin) {
+        Some(Copy { at, is_fresh: true, .. }) => return Ok(*at),
+        Some(Copy { at, .. }) => *at,
+        None => backend.allocate(bytes, what)?,
+    };
+    copies.insert(begin, Copy { end: begin + parameter.bytes.0, at, is_fresh: true });
+    launches(at).iter().try_for_each(|launch| backend.launch(launch))?;
+    Ok(at)
 }
 
 /// Copies of these bytes are not what they should be.
@@ -41,7 +64,13 @@ impl Copies {
     /// Somebody writes to these bytes of the arena. O(log copies + copies touched).
     pub fn written(&mut self, bytes: Range<u64>) {
         stale(&mut self.by_place, &bytes);
-        stale(&mut self.turned, &bytes);
+        self.stale_orders(&bytes);
+    }
+
+    /// What is made of copies in 16 bits is not what it should be.
+    fn stale_orders(&mut self, bytes: &Range<u64>) {
+        stale(&mut self.turned, bytes);
+        self.codes.iter_mut().for_each(|codes| stale(codes, bytes));
     }
 
     /// Where the copy of a parameter is, for somebody who writes all of it; none of a part of a parameter, whose
@@ -56,7 +85,7 @@ impl Copies {
         storage: Storage,
     ) -> Result<DevicePtr, DeviceError> {
         let (begin, bytes) = (parameter.offset.0, parameter.bytes.0);
-        stale(&mut self.turned, &(begin..begin + bytes));
+        self.stale_orders(&(begin..begin + bytes));
         if let Some((first, copy)) = self.by_place.range_mut(..begin + bytes).next_back()
             && copy.end > begin
         {
@@ -99,20 +128,26 @@ impl Copies {
         storage: Storage,
         images: Images,
     ) -> Result<DevicePtr, DeviceError> {
-        let begin = parameter.offset.0;
-        let known = self.turned.get(&begin).copied();
-        let at = match known {
-            Some(Copy { at, is_fresh: true, .. }) => return Ok(at),
-            Some(Copy { at, .. }) => at,
-            None => {
-                let what = "copies of weights with channels innermost";
-                backend.allocate(images.elements() * storage.bytes(), what)?
-            }
-        };
-        let end = begin + parameter.bytes.0;
-        self.turned.insert(begin, Copy { end, at, is_fresh: true });
-        backend.launch(&reorder(storage, images, ImageOrder::ChannelsLast, [from, at]))?;
-        Ok(at)
+        let what =
+            (images.elements() * storage.bytes(), "copies of weights with channels innermost");
+        made(&mut self.turned, backend, parameter, what, |at| {
+            smallvec![reorder(storage, images, ImageOrder::ChannelsLast, [from, at])]
+        })
+    }
+
+    /// Where a weight's codes are: made again if need be.
+    ///
+    /// # Errors
+    /// When the device has no memory for them, or has failed.
+    pub fn codes(
+        &mut self,
+        backend: &mut impl Backend,
+        parameter: &Region,
+        codes: WeightCodes,
+    ) -> Result<DevicePtr, DeviceError> {
+        let kept = &mut self.codes[usize::from(codes.are_turned())];
+        let what = (codes.bytes(), "codes of weights in 8 bits");
+        made(kept, backend, parameter, what, |at| codes.launches(at).into())
     }
 }
 
@@ -126,7 +161,7 @@ mod tests {
         let copy = |begin, end| (begin, Copy { end, at, is_fresh: true });
         let all = BTreeMap::from([copy(0, 8), copy(64, 128), copy(128, 192), copy(256, 260)]);
         let stale = |bytes: Range<u64>| {
-            let mut copies = Copies { by_place: all.clone(), turned: BTreeMap::new() };
+            let mut copies = Copies { by_place: all.clone(), ..Copies::default() };
             copies.written(bytes);
             let stale = copies.by_place.iter().filter(|(_, copy)| !copy.is_fresh);
             stale.map(|(begin, _)| *begin).collect::<Vec<u64>>()

@@ -10,6 +10,7 @@ use super::copies::Copies;
 use super::kernels::bulk::{
     Tables, Tensor, chunk_squares, chunks, local_rates, numbers, tensors, update as launch_update,
 };
+use super::kernels::fp8::WeightCodes;
 use super::kernels::{
     Buffers, ConvolutionShape, DevicePtr, ImageOrder, Images, Operand, Plan, Step, Storage,
     is_stored, missing, steps,
@@ -211,8 +212,25 @@ impl<B: Backend> Engine<B> {
         params.iter().enumerate().map(one).collect()
     }
 
+    /// Where kernels find the weight of a computation in eight bits, if it takes it so.
+    fn codes(
+        &mut self,
+        call: &Call,
+        params: &[Region],
+        at: &[DevicePtr],
+    ) -> Result<DevicePtr, DeviceError> {
+        let codes = at.first().and_then(|weight| WeightCodes::of(call, *weight));
+        let kept = codes.map(|codes| self.copies.codes(&mut self.backend, &params[0], codes));
+        kept.unwrap_or(Ok(DevicePtr::NULL))
+    }
+
     /// What a computation becomes, with all of its scratch counted.
-    fn steps(&self, of: Taken, places: &Places, params: &[DevicePtr]) -> Plan {
+    fn steps(
+        &self,
+        of: Taken,
+        places: &Places,
+        (params, codes): (&[DevicePtr], DevicePtr),
+    ) -> Plan {
         let Taken { call, storage, channels_last } = of;
         let mut room = Room { base: self.scratch.0, used: 0 };
         let lies = |place: &Place| self.place(&place.region);
@@ -223,6 +241,7 @@ impl<B: Backend> Engine<B> {
             reads: &reads,
             writes: &writes,
             params,
+            codes,
             gradients: &gradients,
             deferred: &deferred,
             scratch: room.take(0),
@@ -277,10 +296,11 @@ impl<B: Backend> Accelerator for Engine<B> {
         let channels_last = is_channels_last(places.reads.iter().chain(places.writes));
         let of = Taken { call, storage, channels_last };
         let params = self.parameters(of, places.params)?;
-        let mut all = self.steps(of, places, &params);
+        let params = (&params[..], self.codes(call, places.params, &params)?);
+        let mut all = self.steps(of, places, params);
         if all.scratch > self.scratch.1 {
             self.need(all.scratch)?;
-            all = self.steps(of, places, &params);
+            all = self.steps(of, places, params);
         }
         self.tell_step(call.draw.step)?;
         self.run(&all.steps, storage)

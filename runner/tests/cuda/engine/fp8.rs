@@ -117,7 +117,7 @@ fn on_a_gpu() {
 }
 
 /// Each pass of each linear layer multiplies codes, but those of the layer that the loss judges; a table
-/// that it shares with the embedding is none.
+/// that it shares with the embedding is none. Codes of weights are made once a step, for each of two passes.
 #[test]
 fn which_products() {
     if !emulator::is_there() {
@@ -125,23 +125,26 @@ fn which_products() {
     }
     // The first layer of the other network has no gradient of its samples.
     let cases = [
-        (transformer(1, ""), 8 * 3),
-        (transformer(1, ",tied"), 8 * 3),
-        (draft_of(mlp(), 1), 2 + 3),
+        (transformer(1, ""), 8 * 3, 8 * 2),
+        (transformer(1, ",tied"), 8 * 3, 8 * 2),
+        (draft_of(mlp(), 1), 2 + 3, 1 + 2),
     ];
-    for (draft, expected) in cases {
+    for (draft, products, weights) in cases {
         for precision in [Precision::Fp8, Precision::Bf16] {
             let plan = plan(draft.clone(), precision);
-            let eights = Arc::new(AtomicU64::new(0));
+            let [eights, encoded] = [(); 2].map(|()| Arc::new(AtomicU64::new(0)));
             let make = |program: &Program| {
                 let mut backend = Emulated::default();
-                backend.eights = eights.clone();
+                (backend.eights, backend.encoded) = (eights.clone(), encoded.clone());
                 Box::new(Engine::new(backend, program.tensors(), "a rank").unwrap()) as _
             };
             train(&plan, Some(&make));
-            let passes = u64::from(plan.micro_batches) * plan.steps;
-            let expected = if precision == Precision::Fp8 { expected * passes } else { 0 };
-            assert_eq!(eights.load(Ordering::Relaxed), expected, "{precision:?}");
+            let is_eight = u64::from(precision == Precision::Fp8);
+            let passes = u64::from(plan.micro_batches) * plan.steps * is_eight;
+            assert_eq!(eights.load(Ordering::Relaxed), products * passes, "{precision:?}");
+            let activations = (2 * products - weights) * passes;
+            let expected = activations + weights * plan.steps * is_eight;
+            assert_eq!(encoded.load(Ordering::Relaxed), expected, "{precision:?}");
         }
     }
 }

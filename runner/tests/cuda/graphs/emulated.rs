@@ -27,6 +27,8 @@ pub struct Emulated {
     pub rounded: Arc<AtomicU64>,
     /// Products of factors in eight bits.
     pub eights: Arc<AtomicU64>,
+    /// Tensors whose codes of eight bits were made.
+    pub encoded: Arc<AtomicU64>,
     /// Whether it has no matrix units.
     pub plain: bool,
 }
@@ -87,6 +89,8 @@ impl Backend for Emulated {
     fn launch(&mut self, launch: &Launch) -> Result<(), DeviceError> {
         let converts = ["narrow_", "widen_"].iter().any(|name| launch.kernel.starts_with(name));
         self.converted.fetch_add(converts.into(), Ordering::Relaxed);
+        let encodes = ["eight_rows", "eight_columns"].contains(&&*launch.kernel);
+        self.encoded.fetch_add(encodes.into(), Ordering::Relaxed);
         emulator::run(launch);
         Ok(())
     }

@@ -236,6 +236,7 @@ fn steps_of(call: &Call) -> Vec<Step> {
         matrix_units: true,
         step: somewhere[0],
         channels_last: false,
+        ..Buffers::default()
     };
     steps(call, &buffers, Storage::F32).steps
 }

@@ -177,6 +177,7 @@ pub fn on_blocks_of(
         matrix_units: true,
         step: step.at(),
         channels_last: false,
+        ..Buffers::default()
     };
     for step in steps(call, &buffers, storage).steps {
         perform(&step);

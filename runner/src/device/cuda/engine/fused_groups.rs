@@ -3,7 +3,7 @@
 use super::conversions::{Taken, is_channels_last};
 use super::{Engine, Pointers};
 use crate::device::cuda::backend::Backend;
-use crate::device::cuda::kernels::{Buffers, Computed, Operand, Plan, Storage, fused};
+use crate::device::cuda::kernels::{Buffers, Computed, DevicePtr, Operand, Plan, Storage, fused};
 use crate::device::{Accelerator, DeviceError, FusedOp, Place, Places};
 use smallvec::SmallVec;
 
@@ -56,6 +56,8 @@ impl<B: Backend> Engine<B> {
                     reads,
                     writes,
                     params: &params[i],
+                    // No product is in a chain.
+                    codes: DevicePtr::NULL,
                     gradients,
                     deferred,
                     scratch: self.scratch.0,

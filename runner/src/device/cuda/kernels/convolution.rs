@@ -58,7 +58,7 @@ pub fn linear(call: &Call, buffers: &Buffers, plan: &mut Plan) {
     let y = Matrix::new(buffers.writes[0], outputs);
     let args = product(x, weight, y, [rows, outputs, inputs]);
     let bias = buffers.params.get(1).copied().unwrap_or_default();
-    multiply(call, plan, args, bias, false, [VALUES; 2]);
+    multiply(call, plan, (args, bias), false, [VALUES; 2], buffers.codes);
 }
 
 /// `gx = gy W`
@@ -68,7 +68,7 @@ pub fn linear_input_gradient(call: &Call, buffers: &Buffers, plan: &mut Plan) {
     let weight = Matrix::new(buffers.params[0], inputs);
     let gx = Matrix::new(buffers.writes[0], inputs);
     let args = product(gy, weight, gx, [rows, inputs, outputs]);
-    multiply(call, plan, args, DevicePtr::NULL, false, [GRADIENTS, VALUES]);
+    multiply(call, plan, (args, DevicePtr::NULL), false, [GRADIENTS, VALUES], buffers.codes);
 }
 
 /// `gW += gyᵀ x`, `gb += ` column sums of `gy`
@@ -79,7 +79,7 @@ pub fn linear_weight_gradient(call: &Call, buffers: &Buffers, plan: &mut Plan) {
     let gradient = Matrix::new(gy, outputs).transposed();
     let args = product(gradient, Matrix::new(x, inputs), weight, [outputs, inputs, rows]);
     let args = Product { accumulate: 1, ..args };
-    multiply(call, plan, args, DevicePtr::NULL, true, [GRADIENTS, VALUES]);
+    multiply(call, plan, (args, DevicePtr::NULL), true, [GRADIENTS, VALUES], DevicePtr::NULL);
     if let Some(plain) = buffers.gradients.get(1) {
         let sums = ColumnSums { gy, plain: *plain, rows, n: outputs, ..ColumnSums::default() };
         rows::column_sums(plan, sums);

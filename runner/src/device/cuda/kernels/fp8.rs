@@ -5,9 +5,12 @@
 //! largest of each part ──> largest of all, scale ──> codes, rows along which the product sums
 //! ```
 //! Libraries multiply codes where both factors lie so, and only so; hence those that a product sums along
-//! their columns are turned on the way. Scales stay on the device.
+//! their columns are turned on the way. Scales stay on the device. Codes of a weight may be kept, see
+//! [`WeightCodes`].
 
 use super::{DevicePtr, Eight, Float8, Launch, Plan, Product, ProductStep, Source, padding};
+use pipewright_core::graph::Op;
+use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::plan::Precision;
 use pipewright_kernels::Call;
 
@@ -79,8 +82,8 @@ impl Matrix {
         Places { parts: base, back: parts, codes: back, wide: codes }
     }
 
-    /// Makes its codes.
-    fn encode(&self, plan: &mut Plan, places: &Places) {
+    /// What makes its codes.
+    fn encode(&self, places: &Places) -> [Launch; 2] {
         let Self { data: x, rows, k, turned, format } = *self;
         let number = (rows * k).div_ceil(PART).min(PARTS);
         let (pitch, format) = (self.pitch(), format as u32);
@@ -89,26 +92,64 @@ impl Matrix {
         let number = number as u32;
         let args = Eight { x, parts, back, out, rows: rows_there, columns, pitch, number, format };
         let largest = "eight_largest".into();
-        plan.plain(Launch::blocks(Source::Eight, largest, number.into(), &args));
-        plan.plain(match turned {
+        let codes = match turned {
             // A block takes a tile, or some.
             true => {
                 let tiles = rows.div_ceil(64) * pitch.div_ceil(64);
                 Launch::blocks(Source::Eight, "eight_columns".into(), tiles.min(1 << 12), &args)
             }
             false => Launch::over(Source::Eight, "eight_rows".into(), rows * pitch / 8, &args),
-        });
+        };
+        [Launch::blocks(Source::Eight, largest, number.into(), &args), codes]
     }
 }
 
-/// Adds a linear layer's product to a plan; where the call is in eight bits, of codes of these formats.
+/// A linear layer's weight as one of its products takes it, whose codes are made once and multiplied by every
+/// micro-batch until it changes.
+#[derive(Clone, Copy)]
+pub struct WeightCodes(Matrix);
+
+impl WeightCodes {
+    /// Of the weight at `data`; none of a call that multiplies no weight in eight bits.
+    pub fn of(call: &Call, data: DevicePtr) -> Option<Self> {
+        let Op::Linear { .. } = call.op else { return None };
+        let (inputs, outputs) = (*call.inputs[0].shape.last()?, *call.output.shape.last()?);
+        let turned = match call.kind {
+            ComputationKind::Forward => false,
+            ComputationKind::InputGradient => true,
+            _ => return None,
+        };
+        let (rows, k) = if turned { (inputs, outputs) } else { (outputs, inputs) };
+        let matrix = Matrix { data, rows, k, turned, format: VALUES };
+        (call.precision == Precision::Fp8).then_some(Self(matrix))
+    }
+
+    /// Whether they are those of its columns, which gradients are multiplied by.
+    pub fn are_turned(&self) -> bool {
+        self.0.turned
+    }
+
+    /// Bytes that they take, with their scale.
+    pub fn bytes(&self) -> u64 {
+        let [.., codes, _] = self.0.ends();
+        codes
+    }
+
+    /// What makes them at `base`.
+    pub fn launches(&self, base: DevicePtr) -> [Launch; 2] {
+        self.0.encode(&self.0.places(base))
+    }
+}
+
+/// Adds a linear layer's product to a plan; where the call is in eight bits, of codes of these formats. `kept` is where
+/// those of `b` are, if somewhere.
 pub(super) fn multiply(
     call: &Call,
     plan: &mut Plan,
-    args: Product,
-    bias: DevicePtr,
+    (args, bias): (Product, DevicePtr),
     to_f32: bool,
     formats: [Float8; 2],
+    kept: DevicePtr,
 ) {
     if call.precision != Precision::Fp8 {
         return padding::multiply(plan, args, bias, to_f32);
@@ -120,9 +161,13 @@ pub(super) fn multiply(
     let [.., end_of_a] = a.ends();
     let [.., end_of_b] = b.ends();
     let base = plan.scratch(end_of_a + end_of_b);
-    let (at_a, at_b) = (a.places(base), b.places(base.after(end_of_a)));
-    a.encode(plan, &at_a);
-    b.encode(plan, &at_b);
+    let (at_a, mut at_b) = (a.places(base), b.places(base.after(end_of_a)));
+    a.encode(&at_a).into_iter().for_each(|launch| plan.plain(launch));
+    if kept == DevicePtr::NULL {
+        b.encode(&at_b).into_iter().for_each(|launch| plan.plain(launch));
+    } else {
+        at_b = Places { wide: at_b.wide, ..b.places(kept) };
+    }
     let pitch = a.pitch();
     let args = Product {
         a: at_a.codes,

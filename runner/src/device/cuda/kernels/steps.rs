@@ -20,6 +20,8 @@ pub struct Buffers<'a> {
     pub writes: &'a [DevicePtr],
     /// All parameters of the node; running statistics are f32.
     pub params: &'a [DevicePtr],
+    /// The weight's codes of eight bits, where they are kept: see [`fp8::WeightCodes`].
+    pub codes: DevicePtr,
     /// One gradient per trainable parameter, f32; kernels add to them.
     pub gradients: &'a [DevicePtr],
     /// The mini-batch's statistics so far, when they are deferred.
