@@ -24,19 +24,19 @@ pub struct Copies {
     codes: [BTreeMap<u64, Copy>; 2],
 }
 
-/// Where a copy is that `launches` make at a place of `bytes` bytes: made again if need be.
-fn made(
+/// Where a copy is that `launches` make where `place` says: made again if need be.
+fn made<B: Backend>(
     copies: &mut BTreeMap<u64, Copy>,
-    backend: &mut impl Backend,
+    backend: &mut B,
     parameter: &Region,
-    (bytes, what): (u64, &str),
+    place: impl FnOnce(&mut B) -> Result<DevicePtr, DeviceError>,
     launches: impl FnOnce(DevicePtr) -> SmallVec<[Launch; 2]>,
 ) -> Result<DevicePtr, DeviceError> {
     let begin = parameter.offset.0;
     let at = match copies.get(&begin) {
         Some(Copy { at, is_fresh: true, .. }) => return Ok(*at),
         Some(Copy { at, .. }) => *at,
-        None => backend.allocate(bytes, what)?,
+        None => place(backend)?,
     };
     copies.insert(begin, Copy { end: begin + parameter.bytes.0, at, is_fresh: true });
     launches(at).iter().try_for_each(|launch| backend.launch(launch))?;
@@ -128,11 +128,11 @@ impl Copies {
         storage: Storage,
         images: Images,
     ) -> Result<DevicePtr, DeviceError> {
-        let what =
-            (images.elements() * storage.bytes(), "copies of weights with channels innermost");
-        made(&mut self.turned, backend, parameter, what, |at| {
-            smallvec![reorder(storage, images, ImageOrder::ChannelsLast, [from, at])]
-        })
+        const WHAT: &str = "copies of weights with channels innermost";
+        let bytes = images.elements() * storage.bytes();
+        let launches =
+            |at| smallvec![reorder(storage, images, ImageOrder::ChannelsLast, [from, at])];
+        made(&mut self.turned, backend, parameter, |b| b.allocate(bytes, WHAT), launches)
     }
 
     /// Where a weight's codes are: made again if need be.
@@ -145,9 +145,10 @@ impl Copies {
         parameter: &Region,
         codes: WeightCodes,
     ) -> Result<DevicePtr, DeviceError> {
+        const WHAT: &str = "codes of weights in 8 bits";
         let kept = &mut self.codes[usize::from(codes.are_turned())];
-        let what = (codes.bytes(), "codes of weights in 8 bits");
-        made(kept, backend, parameter, what, |at| codes.launches(at).into())
+        let launches = |at| codes.launches(at).into();
+        made(kept, backend, parameter, |b| b.allocate(codes.bytes(), WHAT), launches)
     }
 }
 
