@@ -13,8 +13,8 @@
 //! each micro-batch, or once a step of the whole mini-batch when they are deferred.
 
 use super::chunks;
-use super::planes::{Planes, PlanesMut};
-use super::sums::{lanes, pair_of_lanes};
+use super::planes::{Planes, PlanesMut, line, squares, sum};
+use super::sums::pair_of_lanes;
 use super::vector::vectorised;
 use crate::{Call, Operands, Phase};
 
@@ -44,23 +44,9 @@ impl BatchNormShape {
 }
 
 vectorised! {
-    fn sum(x: &[f32]) -> f32 {
-        lanes([x; 3], |x, _, _| x)
-    }
-
-    fn squares(x: &[f32], mean: f32) -> f32 {
-        lanes([x; 3], |x, _, _| (x - mean) * (x - mean))
-    }
-
     /// `Σgy` and `Σ(x - mean) gy`
     fn gradient_sums_of_plane(x: &[f32], gy: &[f32], mean: f32) -> [f32; 2] {
         pair_of_lanes(x, gy, |x, gy| [gy, (x - mean) * gy])
-    }
-
-    fn line(y: &mut [f32], x: &[f32], mean: f32, scale: f32, bias: f32) {
-        for (y, x) in y.iter_mut().zip(x) {
-            *y = (x - mean) * scale + bias;
-        }
     }
 
     /// `gx = factor (gy - offset - (x - mean) slope)`

@@ -13,6 +13,7 @@
 //! Mean and `s` of each group are saved.
 
 use super::chunks;
+use super::planes::{line, squares, sum};
 use super::sums::lanes;
 use super::vector::vectorised;
 use crate::{Call, Operands};
@@ -52,21 +53,9 @@ impl GroupNormShape {
 }
 
 vectorised! {
-    fn sum(x: &[f32]) -> f32 {
-        lanes([x; 3], |x, _, _| x)
-    }
-
-    fn squares(x: &[f32], mean: f32) -> f32 {
-        lanes([x; 3], |x, _, _| (x - mean) * (x - mean))
-    }
-
     /// `Σ g (x - mean)`
     fn covariance(x: &[f32], g: &[f32], mean: f32) -> f32 {
         lanes([x, g, g], |x, g, _| g * (x - mean))
-    }
-
-    fn line(y: &mut [f32], x: &[f32], mean: f32, scale: f32, shift: f32) {
-        y.iter_mut().zip(x).for_each(|(y, x)| *y = (x - mean) * scale + shift);
     }
 
     /// `gx = slope gy - (x - mean) along - offset`

@@ -1,7 +1,29 @@
-//! Planes of a channel, one of each sample: what threads share that take channels, not runs of memory.
+//! Planes of a channel, one of each sample: what threads share that take channels, not runs of memory; and what
+//! normalisations do with a plane.
 
+use super::sums::lanes;
+use super::vector::vectorised;
 use std::marker::PhantomData;
 use std::slice::from_raw_parts_mut;
+
+vectorised! {
+    /// Sum of a plane.
+    pub fn sum(x: &[f32]) -> f32 {
+        lanes([x; 3], |x, _, _| x)
+    }
+
+    /// `Σ(x - mean)²`
+    pub fn squares(x: &[f32], mean: f32) -> f32 {
+        lanes([x; 3], |x, _, _| (x - mean) * (x - mean))
+    }
+
+    /// `y = (x - mean) scale + shift`
+    pub fn line(y: &mut [f32], x: &[f32], mean: f32, scale: f32, shift: f32) {
+        for (y, x) in y.iter_mut().zip(x) {
+            *y = (x - mean) * scale + shift;
+        }
+    }
+}
 
 /// A tensor `[samples, channels, plane]`.
 #[derive(Clone, Copy)]
