@@ -1,11 +1,12 @@
 //! Element-wise functions and their derivatives.
 
 use super::chunks;
+use super::gelu;
 use super::math::{erf, exp, sigmoid, tanh};
 use super::vector::vectorised;
 use crate::{Call, Operands};
 use pipewright_core::graph::Function;
-use std::f32::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
+use std::f32::consts::FRAC_2_SQRT_PI;
 
 /// A function and its derivative; the latter of the output where
 /// [`Function::gradient_from_output`] says so, else of the input.
@@ -33,22 +34,6 @@ macro_rules! curves {
     )*};
 }
 
-/// `1 / sqrt(2 π)`
-const NORMAL: f32 = FRAC_1_SQRT_2 * FRAC_2_SQRT_PI / 2.0;
-
-/// The argument of the hyperbolic tangent in the approximation of [`Function::GeluTanh`].
-#[inline(always)]
-fn inner(x: f32) -> f32 {
-    FRAC_1_SQRT_2 * FRAC_2_SQRT_PI * (x + 0.044_715 * x * x * x)
-}
-
-#[inline(always)]
-fn gelu_tanh_slope(x: f32) -> f32 {
-    let t = tanh(inner(x));
-    let steep = FRAC_1_SQRT_2 * FRAC_2_SQRT_PI * (1.0 + 3.0 * 0.044_715 * x * x);
-    0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * steep
-}
-
 #[inline(always)]
 fn clip(x: f32, min: f32, max: f32) -> f32 {
     // Comparisons this way round leave what is not a number as it is.
@@ -68,12 +53,9 @@ fn silu_slope(x: f32) -> f32 {
 }
 
 curves! {
-    Gelu: |x| 0.5 * x * (1.0 + erf(x * FRAC_1_SQRT_2)),
-        |x| 0.5 * (1.0 + erf(x * FRAC_1_SQRT_2)) + x * NORMAL * exp(-0.5 * x * x);
     Silu: |x| x * sigmoid(x), |x| silu_slope(x);
     Tanh: |x| tanh(x), |y| 1.0 - y * y;
     LeakyRelu: |x| if x > 0.0 { x } else { 0.01 * x }, |y| if y > 0.0 { 1.0 } else { 0.01 };
-    GeluTanh: |x| 0.5 * x * (1.0 + tanh(inner(x))), |x| gelu_tanh_slope(x);
     Sigmoid: |x| sigmoid(x), |y| y * (1.0 - y);
     Exp: |x| exp(x), |y| y;
     Log: |x| x.ln(), |x| 1.0 / x;
@@ -129,11 +111,11 @@ vectorised! {
 
 pub fn forward(call: &Call, function: Function, operands: Operands) {
     let run = match function {
-        Function::Gelu => values::<Gelu>,
+        Function::Gelu => gelu::values::<gelu::Erf>,
         Function::Silu => values::<Silu>,
         Function::Tanh => values::<Tanh>,
         Function::LeakyRelu => values::<LeakyRelu>,
-        Function::GeluTanh => values::<GeluTanh>,
+        Function::GeluTanh => gelu::values::<gelu::Tanh>,
         Function::Sigmoid => values::<Sigmoid>,
         Function::Exp => values::<Exp>,
         Function::Log => values::<Log>,
@@ -150,11 +132,11 @@ pub fn forward(call: &Call, function: Function, operands: Operands) {
 /// `gx = f'(x) gy`
 pub fn input_gradient(call: &Call, function: Function, operands: Operands) {
     let run = match function {
-        Function::Gelu => slopes::<Gelu>,
+        Function::Gelu => gelu::slopes::<gelu::Erf>,
         Function::Silu => slopes::<Silu>,
         Function::Tanh => slopes::<Tanh>,
         Function::LeakyRelu => slopes::<LeakyRelu>,
-        Function::GeluTanh => slopes::<GeluTanh>,
+        Function::GeluTanh => gelu::slopes::<gelu::Tanh>,
         Function::Sigmoid => slopes::<Sigmoid>,
         Function::Exp => slopes::<Exp>,
         Function::Log => slopes::<Log>,

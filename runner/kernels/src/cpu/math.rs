@@ -55,7 +55,18 @@ pub fn sigmoid(x: f32) -> f32 {
 /// Hyperbolic tangent.
 #[inline(always)]
 pub fn tanh(x: f32) -> f32 {
-    let a = x.abs();
+    tanh_from(x, exp(tanh_exponent(x)))
+}
+
+/// What [`tanh_from`] wants the exponential of.
+#[inline(always)]
+pub fn tanh_exponent(x: f32) -> f32 {
+    2.0 * x.abs()
+}
+
+/// [`tanh`], with the exponential made before.
+#[inline(always)]
+pub fn tanh_from(x: f32, exponential: f32) -> f32 {
     // Near zero the quotient below would lose what a polynomial keeps.
     let s = x * x;
     let p = step(-5.704_988_7e-3, s, 2.063_909e-2);
@@ -63,14 +74,33 @@ pub fn tanh(x: f32) -> f32 {
     let p = step(p, s, 1.333_144_2e-1);
     let p = step(p, s, -3.333_328e-1);
     let near = step(p * s, x, x);
-    let far = (1.0 - 2.0 / (exp(2.0 * a) + 1.0)).copysign(x);
-    if a < 0.625 { near } else { far }
+    let far = (1.0 - 2.0 / (exponential + 1.0)).copysign(x);
+    if x.abs() < 0.625 { near } else { far }
 }
 
 /// Gauss error function (polynomials by N. Juffa).
 #[inline(always)]
 pub fn erf(x: f32) -> f32 {
+    erf_from(x, exp(erf_exponent(x)))
+}
+
+/// What [`erf_from`] wants the exponential of.
+#[inline(always)]
+pub fn erf_exponent(x: f32) -> f32 {
     let a = x.abs();
+    let s = x * x;
+    let p = step(-1.728_534_7e-5, a, 3.831_972_6e-4);
+    let q = step(-3.883_964_4e-3, a, 2.425_462_2e-2);
+    let p = step(p, s, q);
+    let p = step(p, a, -1.067_778_8e-1);
+    let p = step(p, a, -6.348_467e-1);
+    let p = step(p, a, -1.287_175_1e-1);
+    step(p, a, -a)
+}
+
+/// [`erf`], with the exponential made before.
+#[inline(always)]
+pub fn erf_from(x: f32, exponential: f32) -> f32 {
     let s = x * x;
     let p = step(-5.967_617e-4, s, 4.991_194_2e-3);
     let p = step(p, s, -2.676_813_5e-2);
@@ -78,14 +108,8 @@ pub fn erf(x: f32) -> f32 {
     let p = step(p, s, -3.761_253_4e-1);
     let p = step(p, s, 1.283_791_7e-1);
     let near = step(p, x, x);
-    let p = step(-1.728_534_7e-5, a, 3.831_972_6e-4);
-    let q = step(-3.883_964_4e-3, a, 2.425_462_2e-2);
-    let p = step(p, s, q);
-    let p = step(p, a, -1.067_778_8e-1);
-    let p = step(p, a, -6.348_467e-1);
-    let p = step(p, a, -1.287_175_1e-1);
-    let far = (1.0 - exp(step(p, a, -a))).copysign(x);
-    if a > 0.927_734_4 { far } else { near }
+    let far = (1.0 - exponential).copysign(x);
+    if x.abs() > 0.927_734_4 { far } else { near }
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ mod elementwise;
 mod embedding;
 mod experts;
 mod fp8;
+mod gelu;
 mod group_norm;
 mod grouped;
 mod launch;
