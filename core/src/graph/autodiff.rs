@@ -87,7 +87,7 @@ pub enum Role {
     /// A partial sum of either, of which each rank of a tensor group gets a slice once it is added up.
     Partial,
     /// What the forward pass keeps for the backward pass besides activations: positions of
-    /// maxima, batch statistics, probabilities.
+    /// maxima, batch statistics, those of a loss.
     Saved,
     /// Loss and number of correct predictions.
     Loss,
@@ -177,9 +177,9 @@ impl ComputationKind {
 /// | batch_norm2d | x -> y, mean and 1/std | x, gy, saved -> gx | x, gy, saved |
 /// | add | a, b -> y | none: both inputs share gy | |
 /// | add, subtract with broadcasting | a, b -> y | gy -> ga, gb: those that are no copy of gy | |
-/// | softmax_cross_entropy, sigmoid_cross_entropy | logits, target -> loss, probabilities | probabilities, target -> g | |
-/// | softmax_cross_entropy in a tensor group | partial loss: logits, target -> numbers; logits, target, numbers -> loss, probabilities | as above | |
-/// | mean_squared_error | prediction, target -> loss | prediction, target -> g | |
+/// | softmax_cross_entropy | logits, target -> loss, statistics | logits, target, statistics -> g | |
+/// | softmax_cross_entropy in a tensor group | partial loss: logits, target -> numbers; logits, target, numbers -> loss, statistics | as above | |
+/// | sigmoid_cross_entropy, mean_squared_error | prediction, target -> loss | prediction, target -> g | |
 /// | embedding | tokens -> y | none: tokens have no gradient | tokens, gy |
 /// | tied_linear | x -> y | gy -> gx | x, gy |
 /// | layer_norm, rms_norm, group_norm | x -> y, statistics | x, gy, saved -> gx | x, gy, saved |
@@ -397,8 +397,10 @@ fn saved_extent(graph: &Graph, id: NodeId) -> Option<Extent> {
             Some(Extent::per_sample(DType::U32.bytes() * node.output.elements()))
         }
         Op::BatchNorm2d { .. } => Some(Extent::fixed(Bytes(8) * node.output.shape[0])),
-        Op::SoftmaxCrossEntropy { .. } | Op::SigmoidCrossEntropy => {
-            Some(Extent::per_sample(graph.operand(id, node.inputs[0]).bytes()))
+        // The largest logit of each position, and 1 / the sum of exponentials less that.
+        Op::SoftmaxCrossEntropy { .. } => {
+            let logits = graph.operand(id, node.inputs[0]);
+            Some(Extent::per_sample(Bytes(8) * positions(logits)))
         }
         // Mean and 1/std, or 1/rms, of each position; of each channel.
         Op::LayerNorm { .. } => Some(Extent::per_sample(Bytes(8) * positions(&node.output))),
@@ -437,6 +439,7 @@ fn saved_extent(graph: &Graph, id: NodeId) -> Option<Extent> {
         | Op::Subtract
         | Op::Divide
         | Op::TargetValues { .. }
+        | Op::SigmoidCrossEntropy
         | Op::MeanSquaredError
         | Op::Parameter { .. }
         | Op::MatMul { .. }

@@ -12,6 +12,7 @@ mod explain;
 mod forms;
 mod in_order;
 mod llm;
+mod loss_memory;
 mod megatron;
 mod partition;
 #[cfg(feature = "script")]

@@ -101,7 +101,8 @@ impl Default for Turn {
 /// Tensors as 4-byte words; u32 tensors are the same bytes (`bytemuck::cast_slice`).
 #[derive(Debug)]
 pub struct Operands<'a, 't> {
-    /// Values read, in the order of the table at `Computation`.
+    /// Values read, in the order of the table at `Computation`. Empty where the gradient of what a loss judges is written
+    /// over it: it is among the values written.
     pub reads: &'a [&'t [f32]],
     /// Values written, likewise.
     pub writes: &'a mut [&'t mut [f32]],

@@ -11,6 +11,7 @@ use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::ids::{MicroBatch, StageId};
 use pipewright_core::plan::{Kernel, Operand, ParamPlace, Region, StageProgram};
 use pipewright_core::schedule::{Action, ActionKind};
+use pipewright_core::units::Bytes;
 use pipewright_kernels::cpu::{launch, packed};
 use pipewright_kernels::{Call, Draw, Operands, Parameter, Phase, Turn, Update};
 use smallvec::SmallVec;
@@ -50,7 +51,12 @@ impl KernelPlaces {
 
     /// On this processor.
     fn launch_here(&self, call: &Call, arena: &mut Arena) {
-        let reads = self.reads.iter().map(|place| place.region);
+        // What is written over is found where it is written.
+        let is_written = |region| self.writes.iter().any(|place| place.region == region);
+        let reads = self.reads.iter().map(|&Place { region, .. }| match is_written(region) {
+            true => Region { bytes: Bytes::ZERO, ..region },
+            false => region,
+        });
         let (reads, mut writes) = arena.views(reads, self.written());
         let (values, rest) = writes.split_at_mut(self.writes.len());
         let (params, rest) = rest.split_at_mut(self.params.len());

@@ -276,7 +276,6 @@ impl Context<'_> {
         let slots = match &node.op {
             Op::Activation { function } if function.gradient_from_output() => 0..0,
             Op::Opaque { kept: Some(_), .. } => 0..0,
-            Op::SoftmaxCrossEntropy { .. } | Op::SigmoidCrossEntropy => 1..2,
             Op::TokenPosition { .. } | Op::Dispatch { .. } => 1..all.end,
             Op::BatchNorm2d { .. }
             | Op::LayerNorm { .. }
@@ -294,6 +293,8 @@ impl Context<'_> {
             | Op::SwiGlu
             | Op::TopKSoftmax { .. }
             | Op::Combine
+            | Op::SoftmaxCrossEntropy { .. }
+            | Op::SigmoidCrossEntropy
             | Op::MeanSquaredError
             | Op::Opaque { .. } => all,
             _ => 0..0,
@@ -309,10 +310,8 @@ impl Context<'_> {
             | Op::RmsNorm { .. }
             | Op::GroupNorm { .. }
             | Op::InstanceNorm2d { .. }
-            | Op::LocalResponseNorm { .. } => inputs.chain(incoming).chain(saved).collect(),
-            Op::SoftmaxCrossEntropy { .. } | Op::SigmoidCrossEntropy => {
-                saved.into_iter().chain(inputs).collect()
-            }
+            | Op::LocalResponseNorm { .. }
+            | Op::SoftmaxCrossEntropy { .. } => inputs.chain(incoming).chain(saved).collect(),
             Op::Relu | Op::Softmax | Op::LogSoftmax => output.into_iter().chain(incoming).collect(),
             Op::Activation { function } if function.gradient_from_output() => {
                 output.into_iter().chain(incoming).collect()

@@ -49,12 +49,16 @@ struct Life {
 impl Places {
     pub fn new(inputs: &Inputs, graph: &TrainingGraph) -> Self {
         let samples = inputs.samples;
-        let lives = lives(graph);
+        let mut lives = lives(graph);
         let areas = areas_of(graph, &lives);
+        let in_place = in_place(inputs, graph, &areas, &mut lives);
         let precision = inputs.training.precision;
         let is_packed = |i: usize| is_packed(precision, inputs.graph, &graph.values[i]);
         let whole = |i: usize| graph.values[i].extent.bytes(samples);
-        let size = |i: usize| stored(inputs, &graph.values[i]);
+        let size = |i: usize| match in_place {
+            Some([_, gradient]) if gradient.index() == i => Bytes::ZERO,
+            _ => stored(inputs, &graph.values[i]),
+        };
         let mut values: Vec<Operand> = areas
             .iter()
             .enumerate()
@@ -82,6 +86,9 @@ impl Places {
         let (of_scratch, of_staged) = rest.split_at(scratch.len());
         for (&i, offset) in transient.iter().zip(of_values) {
             values[i].offset = *offset;
+        }
+        if let Some([logits, gradient]) = in_place {
+            values[gradient.index()] = values[logits.index()];
         }
         let mut workspaces = vec![None; graph.computations.len()];
         for (&(at, bytes), offset) in scratch.iter().zip(of_scratch) {
@@ -220,6 +227,37 @@ fn lives(graph: &TrainingGraph) -> Vec<Life> {
     gradients.for_each(|port| touch(port.value, graph.forward_end));
     let never = Life { first: 0, last: 0 };
     lives.into_iter().map(|life| life.unwrap_or(never)).collect()
+}
+
+/// The logits and their gradient, which the loss writes over them: of a large vocabulary they are the stage's
+/// largest values. None where somebody else has to do with either. Logits live as long as their gradient then.
+fn in_place(
+    inputs: &Inputs,
+    graph: &TrainingGraph,
+    areas: &[Area],
+    lives: &mut [Life],
+) -> Option<[ValueId; 2]> {
+    let of_loss = |c: &Computation| {
+        c.kind == ComputationKind::InputGradient && inputs.graph.node(c.node).op.is_loss()
+    };
+    let at = graph.computations.iter().position(of_loss)?;
+    let Computation { reads, writes, .. } = &graph.computations[at];
+    let (&logits, &[gradient]) = (reads.first()?, &writes[..]) else { return None };
+    let ports = [&graph.sends, &graph.receives, &graph.gradient_sends, &graph.gradient_receives];
+    let travels = |value| ports.iter().any(|ports| ports.iter().any(|port| port.value == value));
+    if travels(logits) || travels(gradient) || graph.loads.contains(&logits) {
+        return None;
+    }
+    let [of_logits, of_gradient] = [logits, gradient].map(|value| areas[value.index()]);
+    let fits = of_logits == Area::Slot || of_gradient == Area::Transient;
+    let [bytes, needed] =
+        [logits, gradient].map(|value| stored(inputs, &graph.values[value.index()]));
+    let is_last = lives[logits.index()].last == at as u32;
+    if !fits || !is_last || bytes != needed {
+        return None;
+    }
+    lives[logits.index()].last = lives[gradient.index()].last;
+    Some([logits, gradient])
 }
 
 /// The area of each value.

@@ -23,6 +23,11 @@ vectorised! {
         lanes([y; 3], |y, _, _| y)
     }
 
+    /// Sum of `exp(x - shift)`.
+    pub fn row_exp_sum(x: &[f32], shift: f32) -> f32 {
+        lanes([x; 3], |x, _, _| exp(x - shift))
+    }
+
     /// `x = exp(scale x - shift)` in place; returns the sum.
     pub fn row_exp_in_place(x: &mut [f32], scale: f32, shift: f32) -> f32 {
         for x in x.iter_mut() {

@@ -265,7 +265,7 @@ impl Case {
         self.inputs = inputs;
     }
 
-    /// The gradient of one input alone, where a computation writes it.
+    /// The gradient of one input alone, where a computation writes it; of what a loss judges, written over it.
     #[allow(dead_code)] // As above.
     pub fn one_gradient(
         &mut self,
@@ -280,7 +280,10 @@ impl Case {
         let inputs = std::mem::take(&mut self.inputs);
         let mut out = vec![f32::NAN; inputs[input].len()];
         let read = |value: &ValueId| node.read(*value, (&inputs, forward, gradient));
-        let reads: Vec<&[f32]> = c.reads.iter().map(read).collect();
+        let mut reads: Vec<&[f32]> = c.reads.iter().map(read).collect();
+        if self.op.is_loss() {
+            out.copy_from_slice(std::mem::take(&mut reads[0]));
+        }
         self.launch(launch, (c.kind, 1 << input), &reads, vec![&mut out], vec![]);
         self.inputs = inputs;
         Some(out)

@@ -9,9 +9,15 @@ use pipewright_kernels::{Call, Draw, Operands, Phase, Shard, Turn};
 
 /// Runs one computation on a single thread and on three; both must give the same bits.
 pub(super) fn run(call: &Call, reads: &[&[f32]], sizes: &[usize]) -> Vec<Vec<f32>> {
+    let empty: Vec<Vec<f32>> = sizes.iter().map(|size| vec![f32::NAN; *size]).collect();
+    run_over(call, reads, &empty)
+}
+
+/// [`run`], with numbers where results will lie.
+fn run_over(call: &Call, reads: &[&[f32]], before: &[Vec<f32>]) -> Vec<Vec<f32>> {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().expect("threads");
     let with = |threads| {
-        let mut written: Vec<Vec<f32>> = sizes.iter().map(|size| vec![f32::NAN; *size]).collect();
+        let mut written = before.to_vec();
         let mut writes: Vec<&mut [f32]> = written.iter_mut().map(|w| &mut w[..]).collect();
         let operands = Operands {
             reads,
@@ -28,6 +34,17 @@ pub(super) fn run(call: &Call, reads: &[&[f32]], sizes: &[usize]) -> Vec<Vec<f32
     let bits = |all: &[Vec<f32>]| all.concat().iter().map(|x| x.to_bits()).collect::<Vec<_>>();
     assert_eq!(bits(&alone), bits(&together), "threads change the result");
     alone
+}
+
+/// The gradient of what a loss judges, in memory of its own and over what is judged.
+pub(super) fn gradient(call: &Call, reads: &[&[f32]]) -> Vec<f32> {
+    let judged = reads[0];
+    let apart = run(call, reads, &[judged.len()]).remove(0);
+    let reads = [&[&[][..]], &reads[1..]].concat();
+    let over = run_over(call, &reads, &[judged.to_vec()]).remove(0);
+    let bits = |all: &[f32]| all.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+    assert_eq!(bits(&apart), bits(&over), "over what is judged");
+    apart
 }
 
 pub(super) fn call<'a>(
@@ -98,9 +115,9 @@ fn label_smoothing_spreads_the_target_over_positions_and_classes() {
         let inputs = [&specs[0], &specs[1]];
         let forward =
             Call { samples: samples as u64, loss_scale: 0.5, ..call(&op, &inputs, &specs[2]) };
-        let out = run(&forward, &[&logits, &words], &[2, logits.len()]);
+        let out = run(&forward, &[&logits, &words], &[2, 2 * targets.len()]);
         let backward = Call { kind: ComputationKind::InputGradient, ..forward };
-        let g = run(&backward, &[&out[1], &words], &[logits.len()]).remove(0);
+        let g = gradient(&backward, &[&logits, &words, &out[1]]);
         let (mut loss, mut correct) = (0.0, 0);
         for (row, logits) in logits.chunks_exact(classes).enumerate() {
             let g = &g[row * classes..][..classes];
@@ -139,9 +156,9 @@ fn binary_cross_entropy_of_logits() {
         loss_scale: 3.0,
         ..call(&Op::SigmoidCrossEntropy, &inputs, &specs[2])
     };
-    let out = run(&forward, &[&logits, &words], &[2, logits.len()]);
+    let out = run(&forward, &[&logits, &words], &[2]);
     let backward = Call { kind: ComputationKind::InputGradient, ..forward };
-    let g = run(&backward, &[&out[1], &words], &[logits.len()]).remove(0);
+    let g = gradient(&backward, &[&logits, &words]);
     let (mut loss, mut correct) = (0.0, 0);
     for ((x, target), g) in logits.iter().zip(&targets).zip(g) {
         if *target == PADDING {
@@ -168,10 +185,13 @@ fn sigmoid_loss_of_large_logits_stays_finite() {
     let inputs = [&specs[0], &specs[1]];
     let forward = call(&Op::SigmoidCrossEntropy, &inputs, &specs[2]);
     let targets = [f32::from_bits(1), f32::from_bits(0)];
-    let out = run(&forward, &[&[200.0, -200.0], &targets], &[2, 2]);
-    assert_eq!((out[0][0], out[1].as_slice()), (0.0, &[1.0, 0.0][..]));
-    let out = run(&forward, &[&[-200.0, 200.0], &targets], &[2, 2]);
-    assert_eq!(out[0][0], 200.0);
+    let backward = Call { kind: ComputationKind::InputGradient, ..forward };
+    for (logits, loss, expected) in
+        [([200.0, -200.0], 0.0, [0.0, 0.0]), ([-200.0, 200.0], 200.0, [-0.5, 0.5])]
+    {
+        assert_eq!(run(&forward, &[&logits, &targets], &[2])[0][0], loss);
+        assert_eq!(gradient(&backward, &[&logits, &targets]), expected);
+    }
 }
 
 /// The vector that PyTorch made: mean over samples and elements.
@@ -197,7 +217,7 @@ fn mean_squared_error_is_pytorchs() {
     close(f64::from(loss[0]) / shape[0] as f64, f64::from(floats("out.0")[0]), "loss");
     assert_eq!(loss[1].to_bits(), 0, "nothing is classified");
     let backward = Call { kind: ComputationKind::InputGradient, ..forward };
-    let g = run(&backward, &[&x, &t], &[x.len()]).remove(0);
+    let g = gradient(&backward, &[&x, &t]);
     for (got, expected) in g.iter().zip(floats("gin.x")) {
         close(f64::from(*got), f64::from(expected), "gradient");
     }
@@ -208,7 +228,7 @@ fn mean_squared_error_is_pytorchs() {
     let square = |i: usize| f64::from((x[i] - floats("in.t")[i]).powi(2));
     let of_last: f64 = last.clone().map(square).sum::<f64>() / shape[1] as f64;
     close(f64::from(shorter), f64::from(loss[0]) - of_last, "loss without padding");
-    let g = run(&backward, &[&x, &t], &[x.len()]).remove(0);
+    let g = gradient(&backward, &[&x, &t]);
     assert!(g[last].iter().all(|g| *g == 0.0));
 }
 

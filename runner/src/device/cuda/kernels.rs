@@ -5,8 +5,8 @@
 //! the tests run the same launches in an emulator, against [`cpu`](pipewright_kernels::cpu).
 //!
 //! Storage: activations, gradients of activations and trained parameters are of one [`Storage`] type;
-//! gradients of parameters, statistics (saved and running), log-sum-exps, probabilities and targets of
-//! losses, optimizer state and losses are f32; indexes are u32. Arithmetic is f32, sums over many terms
+//! gradients of parameters, statistics (saved and running), log-sum-exps, targets of losses,
+//! optimizer state and losses are f32; indexes are u32. Arithmetic is f32, sums over many terms
 //! f64. A launch always gives the same bits: there are no atomics, and how sums are divided follows from
 //! shapes alone.
 

@@ -147,7 +147,13 @@ pub fn on_blocks_of(
         List::new(storage, &shared(tensors), keep, stored)
     };
     let mut reads = List::new(storage, operands.reads, true, is(Operand::Read));
-    let mut writes = list(operands.writes, false, &is(Operand::Write));
+    // What is written over something begins as that.
+    let is_over = operands.reads.first().is_some_and(|read| read.is_empty());
+    let mut writes = list(operands.writes, is_over, &is(Operand::Write));
+    let mut read_at = reads.places();
+    if is_over {
+        read_at[0] = writes.places()[0];
+    }
     let mut params = list(operands.params, true, &is(Operand::Param));
     let mut gradients = list(operands.gradients, true, &|_| false);
     let mut deferred = list(operands.deferred, true, &|_| false);
@@ -155,7 +161,7 @@ pub fn on_blocks_of(
     let needed = steps(
         call,
         &Buffers {
-            reads: &reads.places(),
+            reads: &read_at,
             writes: &writes.places(),
             params: &params.places(),
             gradients: &gradients.places(),
@@ -167,7 +173,7 @@ pub fn on_blocks_of(
     );
     let mut scratch = Tensor::new(needed.scratch.max(needed.unfolding) as usize);
     let buffers = Buffers {
-        reads: &reads.places(),
+        reads: &read_at,
         writes: &writes.places(),
         params: &params.places(),
         gradients: &gradients.places(),

@@ -5,6 +5,7 @@ use super::memory::on_the_emulator;
 use crate::case::Case;
 use crate::emulator;
 use pipewright_core::graph::{DType, Op, TensorSpec};
+use pipewright_kernels::{Call, Operands};
 use pipewright_runner::device::cuda::kernels::Storage;
 
 const STORAGES: [Storage; 3] = [Storage::F32, Storage::Bf16, Storage::F16];
@@ -75,13 +76,18 @@ fn the_same_row_everywhere() {
             case.fill(5);
             let (first, rest) = case.inputs[0].split_at_mut(n as usize);
             rest.chunks_exact_mut(n as usize).for_each(|row| row.copy_from_slice(first));
-            let forward = case.forward(&mut |call, operands| {
+            let run = &mut |call: &Call, operands: Operands| {
                 on_the_emulator(storage, call, operands);
-            });
-            let saved = forward.saved.expect("probabilities are saved");
-            let rows: Vec<&[f32]> = saved.chunks_exact(n as usize).collect();
-            assert_eq!(rows.len(), 8);
-            assert!(rows.iter().all(|row| *row == rows[0]), "{storage:?}, {n}");
+            };
+            case.inputs[1].fill(f32::from_bits(3));
+            let forward = case.forward(run);
+            let gradients = case.backward(run, &forward, &[]).inputs.remove(0);
+            let saved = forward.saved.expect("statistics are saved");
+            for (all, width) in [(saved, 2), (gradients, n as usize)] {
+                let rows: Vec<&[f32]> = all.chunks_exact(width).collect();
+                assert_eq!(rows.len(), 8);
+                assert!(rows.iter().all(|row| *row == rows[0]), "{storage:?}, {n}");
+            }
         }
     }
 }
@@ -96,10 +102,13 @@ fn rows_with_infinities() {
         let mut case = entropy(21, 1, 0.0);
         case.fill(3);
         case.inputs[0][at] = value;
-        let forward =
-            case.forward(&mut |call, operands| on_the_emulator(Storage::F32, call, operands));
-        let saved = forward.saved.expect("probabilities are saved");
-        (forward.output[0], saved[at])
+        case.inputs[1].fill(f32::from_bits(3));
+        let run = &mut |call: &Call, operands: Operands| {
+            on_the_emulator(Storage::F32, call, operands);
+        };
+        let forward = case.forward(run);
+        let gradients = case.backward(run, &forward, &[]).inputs.remove(0);
+        (forward.output[0], gradients[at])
     };
     for at in [0, 8, 20] {
         for value in [f32::INFINITY, f32::NAN] {

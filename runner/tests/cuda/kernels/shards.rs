@@ -204,13 +204,13 @@ fn classes(storage: Storage, smoothing: f32, degree: u32, classes: u64) {
     for tensor_rank in 0..degree {
         let (forward, what, x) = each(tensor_rank);
         let size = x.len();
-        let (reads, params) = (vec![x, targets.clone(), told.clone()], vec![]);
-        let given = Given { reads, params, writes: vec![2, size] };
+        let (reads, params) = (vec![x.clone(), targets.clone(), told.clone()], vec![]);
+        let given = Given { reads, params, writes: vec![2, 2 * rows as usize] };
         let [expected, found] = given.alike(storage, &format!("loss, {what}"), &forward);
         assert_eq!(found[0][1].to_bits(), expected[0][1].to_bits(), "{what}: right predictions");
         losses.push([found[0][0].to_bits(), found[0][1].to_bits()]);
         let backward = Call { kind: ComputationKind::InputGradient, loss_scale: 0.5, ..forward };
-        let (reads, params) = (vec![expected[1].clone(), targets.clone()], vec![]);
+        let (reads, params) = (vec![x, targets.clone(), expected[1].clone()], vec![]);
         let given = Given { reads, params, writes: vec![size] };
         given.alike(storage, &format!("its gradient, {what}"), &backward);
     }

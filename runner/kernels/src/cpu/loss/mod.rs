@@ -20,23 +20,36 @@ const PARTS: usize = 32;
 /// Sum of losses and number of correct predictions.
 type Tally = (f64, u32);
 
-/// Adds up `row(index, saved row)` over the rows of `saved`, each of `width` words: the same bits
-/// whatever the number of threads.
+/// Adds up `row(index)` over so many rows of `words` words: the same bits whatever the number of threads.
 fn tally(
     threads: usize,
-    saved: &mut [f32],
-    width: usize,
-    row: impl Fn(usize, &mut [f32]) -> Tally + Sync,
+    (count, words): (usize, usize),
+    row: impl Fn(usize) -> Tally + Sync,
 ) -> Tally {
-    let rows = (saved.len() / width).div_ceil(PARTS).max(1);
-    let part = |at: usize, saved: &mut [f32]| {
-        let rows = (at * rows..).zip(saved.chunks_exact_mut(width));
-        rows.map(|(index, saved)| row(index, saved)).fold((0.0, 0), add)
-    };
+    let rows = count.div_ceil(PARTS).max(1);
     let mut tallies = [(0.0, 0); PARTS];
-    let threads = super::chunks::worth(threads, saved.len());
-    super::chunks::for_each_pair(threads, (&mut tallies, saved), (1, rows * width), |at, t, s| {
-        t[0] = part(at, s);
+    let threads = super::chunks::worth(threads, count * words);
+    super::chunks::for_each(threads, &mut tallies, 1, |at, tally| {
+        let rows = at * rows..count.min((at + 1) * rows);
+        tally[0] = rows.map(&row).fold((0.0, 0), add);
+    });
+    tallies.into_iter().fold((0.0, 0), add)
+}
+
+/// As [`tally`] over rows of which each keeps `WIDTH` numbers: `row(index, what is kept)`.
+fn tally_and_keep<const WIDTH: usize>(
+    threads: usize,
+    words: usize,
+    kept: &mut [f32],
+    row: impl Fn(usize, &mut [f32; WIDTH]) -> Tally + Sync,
+) -> Tally {
+    let (kept, _) = kept.as_chunks_mut::<WIDTH>();
+    let rows = kept.len().div_ceil(PARTS).max(1);
+    let mut tallies = [(0.0, 0); PARTS];
+    let threads = super::chunks::worth(threads, kept.len() * words);
+    super::chunks::for_each_pair(threads, (&mut tallies, kept), (1, rows), |at, tally, kept| {
+        let rows = (at * rows..).zip(kept);
+        tally[0] = rows.map(|(index, kept)| row(index, kept)).fold((0.0, 0), add);
     });
     tallies.into_iter().fold((0.0, 0), add)
 }
@@ -49,4 +62,12 @@ fn add(a: Tally, b: Tally) -> Tally {
 fn write(loss: &mut [f32], (sum, correct): Tally) {
     loss[0] = sum as f32;
     bytemuck::cast_slice_mut::<f32, u32>(loss)[1] = correct;
+}
+
+/// Brings a part of what the loss judged, from element `start` on, to where its gradient will lie. Where the gradient is
+/// written over it, it is there, and `judged` is empty.
+fn bring(judged: &[f32], start: usize, g: &mut [f32]) {
+    if !judged.is_empty() {
+        g.copy_from_slice(&judged[start..][..g.len()]);
+    }
 }

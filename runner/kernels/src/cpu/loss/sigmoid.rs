@@ -8,8 +8,14 @@
 //! over them. A prediction is correct when the logit's sign says the class.
 
 use super::super::chunks;
-use super::{PADDING, tally, write};
+use super::{PADDING, bring, tally, write};
 use crate::{Call, Operands};
+
+/// `sigmoid(x)`, and `exp(-|x|)` that it is made of.
+fn sigmoid(x: f32) -> [f32; 2] {
+    let small = (-x.abs()).exp();
+    [if x < 0.0 { small } else { 1.0 } / (1.0 + small), small]
+}
 
 pub fn forward(call: &Call, operands: Operands) {
     let elements = call.inputs[0].elements() as usize;
@@ -17,17 +23,13 @@ pub fn forward(call: &Call, operands: Operands) {
         unreachable!("a loss reads logits and targets");
     };
     let targets: &[u32] = bytemuck::cast_slice(targets);
-    let [loss, probabilities] = operands.writes else {
-        unreachable!("a loss writes itself and the probabilities");
-    };
-    let (sum, correct) = tally(call.threads, probabilities, elements, |sample, probabilities| {
+    let samples = logits.len() / elements;
+    let (sum, correct) = tally(call.threads, (samples, elements), |sample| {
         let part = sample * elements..(sample + 1) * elements;
         let (mut sum, mut correct) = (0.0f64, 0);
-        let pairs = logits[part.clone()].iter().zip(&targets[part]);
-        for (p, (&x, &target)) in probabilities.iter_mut().zip(pairs) {
-            let small = (-x.abs()).exp();
-            *p = if x < 0.0 { small } else { 1.0 } / (1.0 + small);
+        for (&x, &target) in logits[part.clone()].iter().zip(&targets[part]) {
             if target != PADDING {
+                let [_, small] = sigmoid(x);
                 let hit = if target == 1 { x } else { 0.0 };
                 sum += f64::from(x.max(0.0) - hit + small.ln_1p());
                 correct += u32::from((x > 0.0) == (target == 1));
@@ -35,22 +37,23 @@ pub fn forward(call: &Call, operands: Operands) {
         }
         (sum, correct)
     });
-    write(loss, (sum / elements as f64, correct));
+    write(operands.writes[0], (sum / elements as f64, correct));
 }
 
 pub fn input_gradient(call: &Call, operands: Operands) {
-    let [probabilities, targets] = operands.reads else {
-        unreachable!("a loss's gradient reads probabilities and targets");
+    let [logits, targets] = operands.reads else {
+        unreachable!("a loss's gradient reads logits and targets");
     };
     let targets: &[u32] = bytemuck::cast_slice(targets);
     let scale = call.loss_scale / call.inputs[0].elements() as f32;
-    let threads = chunks::worth(call.threads, probabilities.len());
-    chunks::for_each(threads, operands.writes[0], chunks::ELEMENTWISE, |i, g| {
-        let part = i * chunks::ELEMENTWISE..i * chunks::ELEMENTWISE + g.len();
-        for ((g, p), &target) in g.iter_mut().zip(&probabilities[part.clone()]).zip(&targets[part])
-        {
+    let g = &mut *operands.writes[0];
+    let threads = chunks::worth(call.threads, g.len());
+    chunks::for_each(threads, g, chunks::ELEMENTWISE, |i, g| {
+        let start = i * chunks::ELEMENTWISE;
+        bring(logits, start, g);
+        for (g, &target) in g.iter_mut().zip(&targets[start..]) {
             let expected = if target == 1 { 1.0 } else { 0.0 };
-            *g = if target == PADDING { 0.0 } else { (p - expected) * scale };
+            *g = if target == PADDING { 0.0 } else { (sigmoid(*g)[0] - expected) * scale };
         }
     });
 }

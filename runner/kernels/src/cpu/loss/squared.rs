@@ -3,7 +3,7 @@
 
 use super::super::chunks;
 use super::super::sums::sum_of;
-use super::{PADDING, write};
+use super::{PADDING, bring, write};
 use crate::{Call, Operands};
 
 /// Whether a sample's target says that there is no sample.
@@ -33,16 +33,17 @@ pub fn input_gradient(call: &Call, operands: Operands) {
         unreachable!("a loss's gradient reads prediction and target");
     };
     let scale = 2.0 * call.loss_scale / elements as f32;
-    let threads = chunks::worth(call.threads, prediction.len());
-    chunks::for_each(threads, operands.writes[0], elements, |sample, g| {
-        let part = sample * elements..(sample + 1) * elements;
-        let target = &target[part.clone()];
+    let g = &mut *operands.writes[0];
+    let threads = chunks::worth(call.threads, g.len());
+    chunks::for_each(threads, g, elements, |sample, g| {
+        let target = &target[sample * elements..][..elements];
         if is_padding(target) {
             g.fill(0.0);
             return;
         }
-        for ((g, x), t) in g.iter_mut().zip(&prediction[part]).zip(target) {
-            *g = (x - t) * scale;
+        bring(prediction, sample * elements, g);
+        for (g, t) in g.iter_mut().zip(target) {
+            *g = (*g - t) * scale;
         }
     });
 }

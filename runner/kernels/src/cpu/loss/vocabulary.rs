@@ -10,8 +10,9 @@
 //! ```
 
 use super::super::chunks;
-use super::super::softmax::{row_exp, row_max, row_scale};
-use super::{PADDING, tally, write};
+use super::super::softmax::{row_exp_in_place, row_exp_sum, row_max};
+use super::softmax::row_gradient;
+use super::{PADDING, bring, tally_and_keep, write};
 use crate::{Call, Operands};
 use pipewright_core::graph::autodiff::PARTIAL_LOSS_WORDS;
 
@@ -72,10 +73,9 @@ fn of_row(classes: &Classes, logits: &[f32], target: u32) -> [f32; WORDS] {
         return [f32::NEG_INFINITY, 0.0, 0.0, 0.0, 0.0];
     }
     let max = row_max(logits);
-    let mut exponentials = [0.0; PART];
     let (mut total, mut distance) = (0.0f64, 0.0f64);
     for part in logits.chunks(PART) {
-        total += f64::from(row_exp(&mut exponentials[..part.len()], part, 1.0, max));
+        total += f64::from(row_exp_sum(part, max));
         distance += part.iter().map(|logit| f64::from(logit - max)).sum::<f64>();
     }
     let largest = logits.iter().position(|logit| *logit == max).unwrap_or(0);
@@ -115,58 +115,61 @@ impl Judged {
 
 pub fn forward(call: &Call, smoothing: f32, operands: Operands) {
     let classes = Classes::new(call);
-    let [logits, targets, numbers] = operands.reads else {
+    let [_, targets, numbers] = operands.reads else {
         unreachable!("a divided loss reads logits, targets and what ranks tell");
     };
     let targets: &[u32] = bytemuck::cast_slice(targets);
-    let [loss, probabilities] = operands.writes else {
-        unreachable!("a loss writes itself and the probabilities");
+    let [loss, statistics] = operands.writes else {
+        unreachable!("a loss writes itself and statistics");
     };
     let of_rank = numbers.len() / call.shard.degree as usize;
     let smoothing = f64::from(smoothing);
-    let (sum, correct) =
-        tally(call.threads, probabilities, classes.columns, |row, probabilities| {
-            let ranks = numbers.chunks_exact(of_rank).map(|rank| &rank[row * WORDS..][..WORDS]);
-            let judged = Judged::new(&classes, ranks);
-            let (own, beyond) = probabilities.split_at_mut(classes.own);
-            let logits = &logits[row * classes.columns..][..classes.own];
-            row_exp(own, logits, 1.0, judged.max);
-            row_scale(own, (1.0 / judged.total) as f32);
-            beyond.fill(0.0);
-            let target = targets[row];
-            if target == PADDING {
-                return (0.0, 0);
-            }
-            let owner = target as usize / classes.columns;
-            let logit = numbers[owner * of_rank + row * WORDS + 2];
-            let mut expected = f64::from(logit - judged.max);
-            if smoothing > 0.0 {
-                let all = judged.distance / classes.all as f64;
-                expected = (1.0 - smoothing) * expected + smoothing * all;
-            }
-            (judged.total.ln() - expected, u32::from(judged.prediction == target as usize))
-        });
+    let (sum, correct) = tally_and_keep(call.threads, WORDS, statistics, |row, statistics| {
+        let ranks = numbers.chunks_exact(of_rank).map(|rank| &rank[row * WORDS..][..WORDS]);
+        let judged = Judged::new(&classes, ranks);
+        *statistics = [judged.max, (1.0 / judged.total) as f32];
+        let target = targets[row];
+        if target == PADDING {
+            return (0.0, 0);
+        }
+        let owner = target as usize / classes.columns;
+        let logit = numbers[owner * of_rank + row * WORDS + 2];
+        let mut expected = f64::from(logit - judged.max);
+        if smoothing > 0.0 {
+            let all = judged.distance / classes.all as f64;
+            expected = (1.0 - smoothing) * expected + smoothing * all;
+        }
+        (judged.total.ln() - expected, u32::from(judged.prediction == target as usize))
+    });
     write(loss, (sum / classes.positions as f64, correct));
 }
 
 pub fn input_gradient(call: &Call, smoothing: f32, operands: Operands) {
     let classes = Classes::new(call);
-    let [probabilities, targets] = operands.reads else {
-        unreachable!("a loss's gradient reads probabilities and targets");
+    let [logits, targets, statistics] = operands.reads else {
+        unreachable!("a loss's gradient reads logits, targets and statistics");
     };
     let targets: &[u32] = bytemuck::cast_slice(targets);
+    let (statistics, _) = statistics.as_chunks::<2>();
     let scale = call.loss_scale / classes.positions as f32;
     let (spread, on_target) = (smoothing / classes.all as f32, 1.0 - smoothing);
-    let threads = chunks::worth(call.threads, probabilities.len());
-    chunks::for_each(threads, operands.writes[0], classes.columns, |row, g| {
-        g.fill(0.0);
+    let g = &mut *operands.writes[0];
+    let threads = chunks::worth(call.threads, g.len());
+    chunks::for_each(threads, g, classes.columns, |row, g| {
         if targets[row] == PADDING {
+            g.fill(0.0);
             return;
         }
-        let p = &probabilities[row * classes.columns..][..classes.own];
-        g.iter_mut().zip(p).for_each(|(g, p)| *g = (p - spread) * scale);
-        if let Some(column) = classes.column(targets[row]) {
-            g[column] = (p[column] - on_target - spread) * scale;
+        let (g, beyond) = g.split_at_mut(classes.own);
+        bring(logits, row * classes.columns, g);
+        beyond.fill(0.0);
+        let [max, factor] = statistics[row];
+        row_exp_in_place(g, 1.0, max);
+        let column = classes.column(targets[row]);
+        let probability = column.map(|column| g[column] * factor);
+        row_gradient(g, factor, spread, scale);
+        if let (Some(column), Some(probability)) = (column, probability) {
+            g[column] = (probability - on_target - spread) * scale;
         }
     });
 }

@@ -293,14 +293,14 @@ arguments! {
 
     /// Rows of `n` with their targets; `scratch` has what each row says until `tally` adds it up.
     Loss {
-        x: DevicePtr, target: DevicePtr, out: DevicePtr, loss: DevicePtr, scratch: DevicePtr,
+        x: DevicePtr, target: DevicePtr, saved: DevicePtr, out: DevicePtr, loss: DevicePtr, scratch: DevicePtr,
         rows: u64, n: u64, scale: f32, smoothing: f32, divisor: f32,
     }
 
     /// Rows of `n` logits, `own` of which are classes, from `first` on, of `all` of a tensor group; `numbers` has what its
-    /// ranks tell of each row, rank by rank. Backwards `x` are the probabilities.
+    /// ranks tell of each row, rank by rank.
     VocabularyLoss {
-        x: DevicePtr, target: DevicePtr, numbers: DevicePtr, out: DevicePtr, scratch: DevicePtr,
+        x: DevicePtr, target: DevicePtr, numbers: DevicePtr, saved: DevicePtr, out: DevicePtr, scratch: DevicePtr,
         rows: u64, n: u64, own: u64, first: u64, all: u64, ranks: u32, tensor_rank: u32,
         scale: f32, smoothing: f32,
     }

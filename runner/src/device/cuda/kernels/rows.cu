@@ -196,94 +196,73 @@ KERNEL(column_parts, ColumnSums) {
 
 #define PADDING 0xffffffffu
 
-// Four neighbours: sixteen bytes of f32, which begin where as many of the storage type begin at a multiple of
-// their size, for both tensors have rows of n. Where that is, counted from a row's first element; n if nowhere.
-template <class T> DEVICE u64 fours_begin(const T *x, const float *p, u64 n) {
-    u64 head = (16 - ((u64)p & 15)) % 16 / 4;
-    bool both = (((u64)p + 4 * head) & 15) == 0 && ((u64)(x + head) & (4 * sizeof(T) - 1)) == 0;
-    return both && head < n ? head : n;
-}
-
-// Softmax cross entropy: probabilities (f32), and each row's loss and whether its prediction was right.
+// Softmax cross entropy: the largest logit of each row and 1 / the sum of exponentials less that, and each row's loss
+// and whether its prediction was right: whether no logit before the target's is as large as it, and none is larger.
 template <class T> DEVICE void cross_entropy(const Loss &a) {
-    __shared__ u32 prediction;
     FOR_EACH_ROW(row, a.rows) {
-        const T *x = (const T *)a.x + row * a.n;
-        float *p = (float *)a.out + row * a.n;
-        Exponentials sum = row_exponentials(x, a.n);
-        float most = sum.most, total = sum.total, factor = 1 / total;
-        // The first of the largest; 0 if there is none, as among what is not a number.
-        u32 first = 0xffffffff;
-        auto probability = [&](float v, u64 i) {
-            if (v == most) first = min(first, (u32)i);
-            return expf(v - most) * factor;
-        };
-        u64 head = fours_begin(x, p, a.n), fours = (a.n - head) / 4;
-        FOR_EACH_COLUMN(i, fours) {
-            u64 at = head + 4 * i;
-            Run<T, 4> run = *(const Run<T, 4> *)(x + at);
-            Pack<float> result;
-#pragma unroll
-            for (int w = 0; w < 4; w++) result.at[w] = probability(load(run.at[w]), at + w);
-            store_for_later(p + at, result);
-        }
-        FOR_EACH_COLUMN(i, a.n - 4 * fours) {
-            u64 at = i < head ? i : i + 4 * fours;
-            p[at] = probability(load(x[at]), at);
-        }
+        const T *x[1] = {(const T *)a.x + row * a.n};
+        Exponentials sum = row_exponentials(x[0], a.n);
+        float most = sum.most;
         double all = 0;
         if (a.smoothing > 0) {
-            const T *alone[1] = {x};
-            each_of_row(alone, a.n, [&](const float(&v)[1], u64) { all += v[0] - most; });
+            each_of_row(x, a.n, [&](const float(&v)[1], u64) { all += v[0] - most; });
             all = block_sum(all);
         }
-        for (int lanes = 16; lanes > 0; lanes /= 2) {
-            first = min(first, __shfl_xor_sync(0xffffffff, first, lanes));
+        u32 target = ((const u32 *)a.target)[row], before = 0;
+        bool counts = target != PADDING;
+        float own = counts ? load(x[0][target]) : 0;
+        if (counts && own == most) {
+            each_of_row(x, target, [&](const float(&v)[1], u64) { before += v[0] == most; });
+            before = block_sum(before);
         }
-        // Warps one after another: blocks have few.
-        for (u32 warp = 0; warp < blockDim.x / 32; warp++) {
-            __syncthreads();
-            if (threadIdx.x == warp * 32) prediction = warp == 0 ? first : min(prediction, first);
-        }
-        __syncthreads();
-        if (threadIdx.x == 0) {
-            u32 target = ((const u32 *)a.target)[row];
-            Tally tally = {0, 0};
-            if (target != PADDING) {
-                double expected = load(x[target]) - most, smoothing = a.smoothing;
-                if (smoothing > 0) {
-                    expected = (1 - smoothing) * expected + smoothing * all / (double)a.n;
-                }
-                tally.loss = log((double)total) - expected;
-                tally.correct = (prediction == 0xffffffff ? 0 : prediction) == target;
+        if (threadIdx.x > 0) continue;
+        float *statistics = (float *)a.saved + 2 * row;
+        statistics[0] = most;
+        statistics[1] = 1 / sum.total;
+        Tally tally = {0, 0};
+        if (counts) {
+            double expected = own - most, smoothing = a.smoothing;
+            if (smoothing > 0) {
+                expected = (1 - smoothing) * expected + smoothing * all / (double)a.n;
             }
-            ((Tally *)a.scratch)[row] = tally;
+            tally.loss = log((double)sum.total) - expected;
+            // Among what is not a number the first is the prediction.
+            tally.correct = own == most ? before == 0 : most != most && target == 0;
         }
+        ((Tally *)a.scratch)[row] = tally;
     }
 }
 
+// Where both rows have whole sixteen bytes, counted from their first element; n if nowhere.
+template <class T> DEVICE u64 packs_begin(const T *x, const T *g, u64 n) {
+    u64 head = (16 - ((u64)g & 15)) % 16 / sizeof(T);
+    return head < n && is_aligned(x + head) && is_aligned(g + head) ? head : n;
+}
+
+// May be written over the logits: a thread has read what it writes over.
 template <class T> DEVICE void cross_entropy_gradient(const Loss &a) {
-    float spread = a.smoothing / a.n, on_target = 1 - a.smoothing;
+    constexpr int W = width<T>;
+    float spread = a.smoothing / a.n, on_target = 1 - a.smoothing, scale = a.scale;
     FOR_EACH_ROW(row, a.rows) {
-        const float *p = (const float *)a.x + row * a.n;
+        const T *x = (const T *)a.x + row * a.n;
         T *g = (T *)a.out + row * a.n;
         u32 target = ((const u32 *)a.target)[row];
-        auto gradient = [=](float p, u64 i) {
-            float value = p - (i == target ? on_target : 0) - spread;
-            return store<T>(target == PADDING ? 0 : value * a.scale);
+        float most = ((const float *)a.saved)[2 * row], factor = ((const float *)a.saved)[2 * row + 1];
+        auto gradient = [=](T x, u64 i) {
+            float value = expf(load(x) - most) * factor - (i == target ? on_target : 0) - spread;
+            return store<T>(target == PADDING ? 0 : value * scale);
         };
-        u64 head = fours_begin(g, p, a.n), fours = (a.n - head) / 4;
-        FOR_EACH_COLUMN(i, fours) {
-            u64 at = head + 4 * i;
-            Pack<float> run = *(const Pack<float> *)(p + at);
-            Run<T, 4> result;
+        u64 head = packs_begin(x, g, a.n), packs = (a.n - head) / W;
+        FOR_EACH_COLUMN(i, packs) {
+            u64 at = head + i * W;
+            Pack<T> run = *(const Pack<T> *)(x + at);
 #pragma unroll
-            for (int w = 0; w < 4; w++) result.at[w] = gradient(run.at[w], at + w);
-            store_four(g + at, result);
+            for (int w = 0; w < W; w++) run.at[w] = gradient(run.at[w], at + w);
+            *(Pack<T> *)(g + at) = run;
         }
-        FOR_EACH_COLUMN(i, a.n - 4 * fours) {
-            u64 at = i < head ? i : i + 4 * fours;
-            g[at] = gradient(p[at], at);
+        FOR_EACH_COLUMN(i, a.n - W * packs) {
+            u64 at = i < head ? i : i + W * packs;
+            g[at] = gradient(x[at], at);
         }
     }
 }
@@ -296,10 +275,9 @@ template <class T> DEVICE void sigmoid_entropy(const Loss &a) {
         double loss = 0;
         u32 correct = 0;
         FOR_EACH_COLUMN(i, a.n) {
-            float v = load(x[i]), small = expf(-fabsf(v));
-            ((float *)a.out)[row * a.n + i] = (v < 0 ? small : 1) / (1 + small);
             if (targets[i] == PADDING) continue;
-            loss += (v < 0 ? 0 : v) - (targets[i] == 1 ? v : 0) + log1pf(small);
+            float v = load(x[i]);
+            loss += (v < 0 ? 0 : v) - (targets[i] == 1 ? v : 0) + log1pf(expf(-fabsf(v)));
             correct += (v > 0) == (targets[i] == 1);
         }
         loss = block_sum(loss);
@@ -311,7 +289,8 @@ template <class T> DEVICE void sigmoid_entropy(const Loss &a) {
 template <class T> DEVICE void sigmoid_entropy_gradient(const Loss &a) {
     FOR_EACH_ITEM(i, a.rows * a.n) {
         u32 target = ((const u32 *)a.target)[i];
-        float value = (((const float *)a.x)[i] - (target == 1 ? 1 : 0)) * a.scale;
+        float v = load(((const T *)a.x)[i]), small = expf(-fabsf(v));
+        float value = ((v < 0 ? small : 1) / (1 + small) - (target == 1 ? 1 : 0)) * a.scale;
         ((T *)a.out)[i] = store<T>(target == PADDING ? 0 : value);
     }
 }

@@ -140,7 +140,7 @@ pub fn loss(call: &Call, buffers: &Buffers, plan: &mut Plan) {
     let args = Loss {
         x: buffers.reads[0],
         target: buffers.reads[1],
-        out: buffers.writes.get(1).copied().unwrap_or_default(),
+        saved: buffers.writes.get(1).copied().unwrap_or_default(),
         loss: buffers.writes[0],
         scratch,
         ..args
@@ -158,6 +158,7 @@ pub fn loss_gradient(call: &Call, buffers: &Buffers, plan: &mut Plan) {
     let args = Loss {
         x: buffers.reads[0],
         target: buffers.reads[1],
+        saved: buffers.reads.get(2).copied().unwrap_or_default(),
         out: buffers.writes[0],
         scale: factor * call.loss_scale / args.divisor,
         ..args

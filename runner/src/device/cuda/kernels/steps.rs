@@ -415,11 +415,8 @@ pub fn is_stored(call: &Call, operand: Operand) -> bool {
     let index = |i: usize| call.inputs.get(i).is_some_and(|spec| spec.dtype == DType::U32);
     match (operand, call.kind) {
         (Operand::Param(i), _) => i < 2 || !matches!(call.op, Op::BatchNorm2d { .. }),
-        // Predictions; targets are words, classes or numbers, and probabilities and what ranks tell f32.
-        (Operand::Read(i), Forward | PartialLoss) if call.op.is_loss() => i == 0,
-        (Operand::Read(i), InputGradient) if call.op.is_loss() => {
-            i == 0 && matches!(call.op, Op::MeanSquaredError)
-        }
+        // Predictions; targets are words, classes or numbers, and statistics and what ranks tell f32.
+        (Operand::Read(i), Forward | PartialLoss | InputGradient) if call.op.is_loss() => i == 0,
         (Operand::Read(i), Forward) => !index(i),
         (Operand::Read(i), WeightGradient) => !(index(i) || statistics && i == 2),
         (Operand::Read(i), InputGradient) => match call.op {

@@ -46,28 +46,6 @@ template <class T> DEVICE void store_run(T *to, const Pack<T> &run) {
     }
 }
 
-// Four neighbours that begin at a multiple of their size: one access where they have two bytes each.
-template <class T> DEVICE void store_four(T *to, const Run<T, 4> &run) {
-    union {
-        Run<T, 4> values;
-        u64 word;
-    } both;
-    both.values = run;
-    if (sizeof(T) == 2) *(u64 *)to = both.word;
-    else *(Run<T, 4> *)to = run;
-}
-
-// Sixteen bytes that nobody reads soon: they leave the cache first.
-DEVICE void store_for_later(float *to, const Pack<float> &pack) {
-#ifdef EMULATOR
-    *(Pack<float> *)to = pack;
-#else
-    asm volatile("st.global.cs.v4.f32 [%0], {%1, %2, %3, %4};"
-                 :: "l"(to), "f"(pack.at[0]), "f"(pack.at[1]), "f"(pack.at[2]), "f"(pack.at[3])
-                 : "memory");
-#endif
-}
-
 // Copies rows to where all of them begin at multiples of sixteen bytes, with zeros between them.
 KERNEL(pad_rows, PitchedRows) {
     u64 packs = a.to / 16, whole = a.bytes / 16;

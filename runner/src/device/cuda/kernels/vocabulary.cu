@@ -66,23 +66,18 @@ DEVICE Judged judge(const VocabularyLoss &a, u64 row) {
     return all;
 }
 
-// Probabilities (f32) of this rank's classes, and each row's loss and whether its prediction was right.
-template <class T> DEVICE void divided_entropy(const VocabularyLoss &a) {
-    __shared__ Judged judged;
-    FOR_EACH_ROW(row, a.rows) {
-        __syncthreads(); // whoever still reads the last row's
-        if (threadIdx.x == 0) judged = judge(a, row);
-        __syncthreads();
-        float most = judged.most, factor = (float)(1 / judged.total);
-        const T *x = (const T *)a.x + row * a.n;
-        float *p = (float *)a.out + row * a.n;
-        FOR_EACH_COLUMN(i, a.n) { p[i] = i < a.own ? expf(load(x[i]) - most) * factor : 0; }
-        if (threadIdx.x > 0) continue;
+// What a row's gradient follows from, as without a group, and each row's loss and whether its prediction was right.
+KERNEL(divided_entropy, VocabularyLoss) {
+    FOR_EACH_ITEM(row, a.rows) {
+        Judged judged = judge(a, row);
+        float *statistics = (float *)a.saved + 2 * row;
+        statistics[0] = judged.most;
+        statistics[1] = (float)(1 / judged.total);
         u32 target = ((const u32 *)a.target)[row];
         Tally tally = {0, 0};
         if (target != PADDING) {
             const float *numbers = (const float *)a.numbers + (target / a.n * a.rows + row) * WORDS;
-            double expected = numbers[2] - most, smoothing = a.smoothing;
+            double expected = numbers[2] - judged.most, smoothing = a.smoothing;
             if (smoothing > 0) {
                 expected = (1 - smoothing) * expected + smoothing * judged.distance / (double)a.all;
             }
@@ -93,15 +88,17 @@ template <class T> DEVICE void divided_entropy(const VocabularyLoss &a) {
     }
 }
 
+// May be written over the logits.
 template <class T> DEVICE void divided_entropy_gradient(const VocabularyLoss &a) {
     float spread = a.smoothing / a.all, on_target = 1 - a.smoothing;
     FOR_EACH_ROW(row, a.rows) {
-        const float *p = (const float *)a.x + row * a.n;
+        const T *x = (const T *)a.x + row * a.n;
         T *g = (T *)a.out + row * a.n;
         u32 target = ((const u32 *)a.target)[row];
+        float most = ((const float *)a.saved)[2 * row], factor = ((const float *)a.saved)[2 * row + 1];
         u64 own = target == PADDING ? 0 : a.own, column = target - a.first;
         FOR_EACH_COLUMN(i, a.n) {
-            float value = p[i] - (i == column ? on_target : 0) - spread;
+            float value = expf(load(x[i]) - most) * factor - (i == column ? on_target : 0) - spread;
             g[i] = store<T>(i < own ? value * a.scale : 0);
         }
     }
@@ -109,6 +106,5 @@ template <class T> DEVICE void divided_entropy_gradient(const VocabularyLoss &a)
 
 #define ENTRY(suffix, T)                                                                           \
     KERNEL(partial_loss_##suffix, VocabularyLoss) { partial_loss<T>(a); }                          \
-    KERNEL(divided_entropy_##suffix, VocabularyLoss) { divided_entropy<T>(a); }                    \
     KERNEL(divided_entropy_gradient_##suffix, VocabularyLoss) { divided_entropy_gradient<T>(a); }
 FOR_EACH_TYPE(ENTRY)

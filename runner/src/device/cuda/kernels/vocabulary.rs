@@ -45,23 +45,24 @@ pub fn partial(call: &Call, buffers: &Buffers, plan: &mut Plan) {
 
 /// The loss, from what all tell.
 pub fn loss(call: &Call, buffers: &Buffers, plan: &mut Plan) {
-    let (&[x, target, numbers], &[loss, out]) = (buffers.reads, buffers.writes) else {
+    let (&[_, target, numbers], &[loss, saved]) = (buffers.reads, buffers.writes) else {
         unreachable!("a divided loss reads logits, targets and what ranks tell");
     };
-    let args = VocabularyLoss { x, target, numbers, out, ..shape(call) };
+    let args = VocabularyLoss { target, numbers, saved, ..shape(call) };
     let scratch = plan.scratch(rows::TALLY * args.rows);
-    each_row(plan, "divided_entropy", VocabularyLoss { scratch, ..args });
     let (rows, divisor) = (args.rows, positions(call));
+    let args = VocabularyLoss { scratch, ..args };
+    plan.plain(Launch::over(Source::Vocabulary, "divided_entropy".into(), rows, &args));
     let tally = Loss { loss, scratch, rows, divisor, ..Loss::default() };
     plan.plain(Launch::blocks(Source::Rows, "tally".into(), 1, &tally));
 }
 
 /// The gradient of this rank's logits.
 pub fn loss_gradient(call: &Call, buffers: &Buffers, plan: &mut Plan) {
-    let [x, target] = *buffers.reads else {
-        unreachable!("a loss's gradient reads probabilities and targets");
+    let [x, target, saved] = *buffers.reads else {
+        unreachable!("a loss's gradient reads logits, targets and statistics");
     };
     let scale = call.loss_scale / positions(call);
-    let args = VocabularyLoss { x, target, out: buffers.writes[0], scale, ..shape(call) };
+    let args = VocabularyLoss { x, target, saved, out: buffers.writes[0], scale, ..shape(call) };
     each_row(plan, "divided_entropy_gradient", args);
 }
