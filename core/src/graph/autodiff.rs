@@ -399,8 +399,7 @@ fn saved_extent(graph: &Graph, id: NodeId) -> Option<Extent> {
         Op::BatchNorm2d { .. } => Some(Extent::fixed(Bytes(8) * node.output.shape[0])),
         // The largest logit of each position, and 1 / the sum of exponentials less that.
         Op::SoftmaxCrossEntropy { .. } => {
-            let logits = graph.operand(id, node.inputs[0]);
-            Some(Extent::per_sample(Bytes(8) * positions(logits)))
+            Some(Extent::per_sample(Bytes(8) * positions(graph.operand(id, node.inputs[0]))))
         }
         // Mean and 1/std, or 1/rms, of each position; of each channel.
         Op::LayerNorm { .. } => Some(Extent::per_sample(Bytes(8) * positions(&node.output))),

@@ -21,11 +21,7 @@ const PARTS: usize = 32;
 type Tally = (f64, u32);
 
 /// Adds up `row(index)` over so many rows of `words` words: the same bits whatever the number of threads.
-fn tally(
-    threads: usize,
-    (count, words): (usize, usize),
-    row: impl Fn(usize) -> Tally + Sync,
-) -> Tally {
+fn tally(threads: usize, count: usize, words: usize, row: impl Fn(usize) -> Tally + Sync) -> Tally {
     let rows = count.div_ceil(PARTS).max(1);
     let mut tallies = [(0.0, 0); PARTS];
     let threads = super::chunks::worth(threads, count * words);

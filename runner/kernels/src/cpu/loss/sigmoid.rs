@@ -24,7 +24,7 @@ pub fn forward(call: &Call, operands: Operands) {
     };
     let targets: &[u32] = bytemuck::cast_slice(targets);
     let samples = logits.len() / elements;
-    let (sum, correct) = tally(call.threads, (samples, elements), |sample| {
+    let (sum, correct) = tally(call.threads, samples, elements, |sample| {
         let part = sample * elements..(sample + 1) * elements;
         let (mut sum, mut correct) = (0.0f64, 0);
         for (&x, &target) in logits[part.clone()].iter().zip(&targets[part]) {
