@@ -18,8 +18,8 @@ mod wires;
 
 pub use groups::groups;
 pub(super) use packed::stored;
-pub(super) use stage::working_bytes;
 pub(crate) use stage::{AreaBytes, area_bytes};
+pub(super) use stage::{in_place, working_bytes};
 
 use super::{Area, Communication, DataParallel, Instruction, Optimizer, Program, Training};
 use crate::cost::Cluster;

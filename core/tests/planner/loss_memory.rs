@@ -58,6 +58,7 @@ fn the_same_in_two_bytes() {
         panic!("logits and their gradient are packed: {kernel:?}");
     };
     assert_eq!(stored.0, packed.1);
+    assert_eq!(kernel.reads[0], kernel.writes[0], "unpacked they lie in one place, too");
     assert_eq!(stored.0.bytes.0, logits(2));
     assert!(stage.slots.bytes.0 < 3 * logits(2) / 2);
 }

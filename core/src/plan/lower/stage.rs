@@ -51,13 +51,17 @@ impl Places {
         let samples = inputs.samples;
         let mut lives = lives(graph);
         let areas = areas_of(graph, &lives);
-        let in_place = in_place(inputs, graph, &areas, &mut lives);
+        let in_place = over_logits(inputs, graph, &areas, &lives);
+        if let Some([logits, gradient]) = in_place {
+            lives[logits.index()].last = lives[gradient.index()].last;
+        }
         let precision = inputs.training.precision;
         let is_packed = |i: usize| is_packed(precision, inputs.graph, &graph.values[i]);
         let whole = |i: usize| graph.values[i].extent.bytes(samples);
-        let size = |i: usize| match in_place {
-            Some([_, gradient]) if gradient.index() == i => Bytes::ZERO,
-            _ => stored(inputs, &graph.values[i]),
+        let is_own = |i: usize| in_place.is_none_or(|[_, gradient]| gradient.index() != i);
+        let size = |i: usize| match is_own(i) {
+            true => stored(inputs, &graph.values[i]),
+            false => Bytes::ZERO,
         };
         let mut values: Vec<Operand> = areas
             .iter()
@@ -75,6 +79,10 @@ impl Places {
         let scratch = scratch(graph, samples);
         blocks.extend(scratch.iter().map(|&(at, bytes)| during(at, bytes)));
         let staged = staged(graph, |value| is_packed(value.index()));
+        let shares = |&(at, value): &(usize, ValueId)| {
+            !is_own(value.index()) && is_loss_gradient(inputs, &graph.computations[at])
+        };
+        let (shared, staged): (Vec<_>, Vec<_>) = staged.into_iter().partition(shares);
         blocks.extend(staged.iter().map(|&(at, value)| during(at, whole(value.index()))));
         let (offsets, total) = pack(&blocks);
 
@@ -97,6 +105,12 @@ impl Places {
         let mut unpacked = vec![BTreeMap::new(); graph.computations.len()];
         for (&(at, value), offset) in staged.iter().zip(of_staged) {
             unpacked[at].insert(value, place(offset, whole(value.index())));
+        }
+        for (at, gradient) in shared {
+            let logits = in_place.map(|[logits, _]| logits);
+            if let Some(there) = logits.and_then(|logits| unpacked[at].get(&logits).copied()) {
+                unpacked[at].insert(gradient, there);
+            }
         }
         let extent = |forward: bool| {
             let ends = blocks.iter().zip(&offsets);
@@ -182,7 +196,11 @@ pub(in crate::plan) fn working_bytes(inputs: &Inputs, graph: &TrainingGraph) -> 
     let precision = inputs.training.precision;
     let is_packed =
         |value: ValueId| is_packed(precision, inputs.graph, &graph.values[value.index()]);
+    let shared = in_place(inputs, graph).map(|[_, gradient]| gradient);
     for (at, value) in staged(graph, is_packed) {
+        if shared == Some(value) && is_loss_gradient(inputs, &graph.computations[at]) {
+            continue;
+        }
         bytes[at] += aligned(graph.values[value.index()].extent.bytes(inputs.samples)).0;
     }
     bytes
@@ -229,18 +247,26 @@ fn lives(graph: &TrainingGraph) -> Vec<Life> {
     lives.into_iter().map(|life| life.unwrap_or(never)).collect()
 }
 
+/// Whether a computation is the gradient of what a loss judges.
+fn is_loss_gradient(inputs: &Inputs, computation: &Computation) -> bool {
+    computation.kind == ComputationKind::InputGradient
+        && inputs.graph.node(computation.node).op.is_loss()
+}
+
 /// The logits and their gradient, which the loss writes over them: of a large vocabulary they are the stage's
-/// largest values. None where somebody else has to do with either. Logits live as long as their gradient then.
-fn in_place(
+/// largest values. None where somebody else has to do with either.
+pub(in crate::plan) fn in_place(inputs: &Inputs, graph: &TrainingGraph) -> Option<[ValueId; 2]> {
+    let lives = lives(graph);
+    over_logits(inputs, graph, &areas_of(graph, &lives), &lives)
+}
+
+fn over_logits(
     inputs: &Inputs,
     graph: &TrainingGraph,
     areas: &[Area],
-    lives: &mut [Life],
+    lives: &[Life],
 ) -> Option<[ValueId; 2]> {
-    let of_loss = |c: &Computation| {
-        c.kind == ComputationKind::InputGradient && inputs.graph.node(c.node).op.is_loss()
-    };
-    let at = graph.computations.iter().position(of_loss)?;
+    let at = graph.computations.iter().position(|c| is_loss_gradient(inputs, c))?;
     let Computation { reads, writes, .. } = &graph.computations[at];
     let (&logits, &[gradient]) = (reads.first()?, &writes[..]) else { return None };
     let ports = [&graph.sends, &graph.receives, &graph.gradient_sends, &graph.gradient_receives];
@@ -253,11 +279,7 @@ fn in_place(
     let [bytes, needed] =
         [logits, gradient].map(|value| stored(inputs, &graph.values[value.index()]));
     let is_last = lives[logits.index()].last == at as u32;
-    if !fits || !is_last || bytes != needed {
-        return None;
-    }
-    lives[logits.index()].last = lives[gradient.index()].last;
-    Some([logits, gradient])
+    (fits && is_last && bytes == needed).then_some([logits, gradient])
 }
 
 /// The area of each value.

@@ -24,7 +24,7 @@ use crate::graph::autodiff::{ComputationKind, TrainingGraph};
 use crate::ids::ValueId;
 use crate::plan::Inputs;
 use crate::plan::layout::aligned;
-use crate::plan::lower::{stored, working_bytes};
+use crate::plan::lower::{in_place, stored, working_bytes};
 use crate::recompute::{Node, Problem, ProblemError};
 
 /// A value is small when it has at most this part of the bytes of all that its computation writes.
@@ -56,6 +56,7 @@ impl StageProblem {
             graph,
             costs,
             scratch: working_bytes(inputs, graph),
+            in_place: in_place(inputs, graph),
             writer: vec![None; graph.values.len()],
             nodes: vec![],
             marks: vec![],
@@ -97,6 +98,8 @@ struct Building<'a> {
     costs: &'a Costs,
     /// By computation: bytes that it alone uses.
     scratch: Vec<u64>,
+    /// Logits, and the gradient that is written over them: it takes no bytes, but its readers need theirs.
+    in_place: Option<[ValueId; 2]>,
     /// By value: the node that writes it.
     writer: Vec<Option<u32>>,
     nodes: Vec<Node>,
@@ -167,7 +170,9 @@ impl Building<'_> {
                 computation.writes.iter().partition(|value| is_small(value));
             let written = large.iter().filter(|value| !self.in_outbox(**value));
             let bytes = written.map(|value| self.bytes(*value)).sum();
-            let reads = computation.reads.iter().filter_map(|value| self.writer[value.index()]);
+            let places =
+                computation.reads.iter().flat_map(|value| [Some(*value), self.below(*value)]);
+            let reads = places.flatten().filter_map(|value| self.writer[value.index()]);
             let inputs = after.into_iter().chain(reads).collect();
             let once = computation.kind == ComputationKind::WeightGradient;
             let time = self.costs.time(computation).0 as f64;
@@ -186,7 +191,15 @@ impl Building<'_> {
         ends
     }
 
+    /// What a value is written over.
+    fn below(&self, value: ValueId) -> Option<ValueId> {
+        self.in_place.and_then(|[logits, gradient]| (gradient == value).then_some(logits))
+    }
+
     fn bytes(&self, value: ValueId) -> u64 {
+        if self.below(value).is_some() {
+            return 0;
+        }
         aligned(stored(self.inputs, &self.graph.values[value.index()])).0
     }
 
