@@ -2,8 +2,8 @@
 # pytorch.sh [WORD]: step times of PyTorch's CPU build and of the runner side by side: the same networks,
 # mini-batches, optimizer and threads, in turns; eager, compiled, and pipelines of two ranks with a thread each
 # beside torch.distributed.pipelining. With a word only the rows that contain it, as `fc32` or `ranks`. What the
-# runner takes is predicted from a profile of this machine. PyTorch is installed for this alone, into
-# .cache/pytorch; PYTHON names a Python that has it already. An otherwise idle machine is assumed.
+# runner takes is predicted from profiles of this machine, one in each round. PyTorch is installed for this alone,
+# into .cache/pytorch; PYTHON names a Python that has it already. An otherwise idle machine is assumed.
 set -eu
 . "$(dirname "$0")/lib.sh"
 scripts/setup.sh demo
@@ -42,14 +42,18 @@ row() { # NAME MODEL BATCH STEPS RANKS THREADS EAGER|COMPILED
   case "$1 $run" in *"$word"*) ;; *) return 0 ;; esac
   : >"$work/torch"
   : >"$work/ours"
-  plan "$2" "$3" "$4" "$5" "$micro_batches" "$6"
   for _ in $(seq "$rounds"); do
     if [ "$5" = 1 ]; then
       "$PYTHON" scripts/pytorch/step.py "$2" "$3" "$where" "$4" >>"$work/torch" 2>"$work/log"
-      "$runner" run "$work/plan.json" --threads "$6" --no-eval --out "$work/run" --overwrite >"$work/log" 2>&1
     else
       OMP_NUM_THREADS=1 "$PYTHON" -m torch.distributed.run --standalone --nproc-per-node "$5" \
         scripts/pytorch/pipeline.py "$2" "$3" "$micro_batches" "$4" "$work/torch" >"$work/log" 2>&1
+    fi
+    # The profile just before the run: a shared machine is another one a minute later.
+    plan "$2" "$3" "$4" "$5" "$micro_batches" "$6"
+    if [ "$5" = 1 ]; then
+      "$runner" run "$work/plan.json" --threads "$6" --no-eval --out "$work/run" --overwrite >"$work/log" 2>&1
+    else
       mpirun -n "$5" "$runner" run "$work/plan.json" --no-eval --out "$work/run" --overwrite >"$work/log" 2>&1
     fi
     cat "$work/run/result.json" >>"$work/ours"

@@ -24,7 +24,9 @@ def main():
     middle = [statistics.median(side) for side in sides]
     ranges = [f"{m:.1f} ({min(side):.1f} to {max(side):.1f})" for m, side in zip(middle, sides)]
     ratio = middle[1] / middle[0]
-    off = 100 * (results[0]["predicted_step_ns"] / 1e6 / middle[1] - 1)
+    # Each round has a prediction of its own, from a profile of that minute.
+    errors = [line["predicted_step_ns"] / line["step_ns"] - 1 for line in results]
+    off = 100 * statistics.median(errors)
     print(
         f"{name:12} {batch:>5} {run:20} {ranges[0]:>24} {ranges[1]:>24} {ratio:6.2f} {off:+7.1f} %",
         flush=True,
