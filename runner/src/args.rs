@@ -22,7 +22,7 @@ mod tune;
 pub use bench::{AllreduceArgs, Bench, BenchArgs, CodecsArgs, SumAlgorithm};
 pub use cluster::{ClusterArgs, ClusterChanges};
 pub use communication::{Codec, CommunicationArgs};
-pub use cuda::{CudaArgs, LayoutKind};
+pub use cuda::{AlgorithmsArgs, AlgorithmsKind, CudaArgs, LayoutKind};
 pub use curves::{CurvesArgs, Measure};
 pub use elastic::{ElasticArgs, JoinArgs, LeaveArgs, MeetingArgs, OnLossKind};
 pub use explore::ExploreArgs;

@@ -137,7 +137,7 @@ def figures(result, steps):
     ours["gap_ms"] = median([a - b for a, b in zip(step, busy)])
     ours["input_bound"] = ours["input_ms"] > INPUT_BOUND * ours["step_ms"]
     ours["predicted_ms"] = round(result["predicted_step_ns"] / 1e6, 3)
-    for key in ("arena", "graphs", "no_fp8"):
+    for key in ("arena", "graphs", "algorithms", "no_fp8"):
         if result.get(key):
             ours[key] = result[key]
     return ours
@@ -395,6 +395,12 @@ def layout(check):
     return all([measured(check, "layout", network, "bf16", "--cuda-layout", order, switch=order) for network, order in orders])
 
 
+def algorithms(check):
+    """Algorithms of the libraries that they expect to be quickest, and those that are, measured once and then known."""
+    kinds = [(network, kind) for network in check.networks for kind in ["expected", "measured", "measured"]]
+    return all([measured(check, "algorithms", network, "bf16", "--cuda-algorithms", kind, switch=kind) for network, kind in kinds])
+
+
 def fp8(check):
     """GPT-2 with products of eight bits."""
     return all([measured(check, "fp8", network, "fp8") for network in check.networks[-1:]])
@@ -449,6 +455,7 @@ ALL = [
     Section("chains", 60, False, False, chains),
     Section("graphs", 60, False, False, graphs),
     Section("layout", 40, False, False, layout),
+    Section("algorithms", 90, False, False, algorithms),
     Section("fp8", 20, False, False, fp8),
     Section("codecs", 40, False, False, codecs),
     Section("overlap", 30, False, False, overlap),

@@ -49,6 +49,7 @@ def text(rows):
         ("chains", ["network", "switch", "step_ms"]),
         ("graphs", ["network", "switch", "step_ms"]),
         ("layout", ["network", "switch", "step_ms"]),
+        ("algorithms", ["network", "switch", "step_ms"]),
     ]:
         found = [row for row in of(section) if columns[1] in row]
         if found:

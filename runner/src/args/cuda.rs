@@ -14,6 +14,15 @@ pub enum LayoutKind {
     Nhwc,
 }
 
+/// How algorithms of NVIDIA's libraries are chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum AlgorithmsKind {
+    /// Those that the library expects to be quickest: they follow from shapes, versions and the GPU alone.
+    Expected,
+    /// Those that are quickest by their times, measured once and kept in ~/.cache/pipewright/algorithms.
+    Measured,
+}
+
 /// How a run uses its GPUs.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct CudaArgs {
@@ -28,10 +37,27 @@ pub struct CudaArgs {
     /// With --device cuda: how images lie there.
     #[arg(long, value_enum, default_value = "auto")]
     pub cuda_layout: LayoutKind,
+    #[command(flatten)]
+    pub algorithms: AlgorithmsArgs,
+}
+
+/// What products and convolutions are done by.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct AlgorithmsArgs {
+    /// With --device cuda: which algorithms of cuBLASLt and cuDNN products and convolutions take.
+    #[arg(long, value_enum, default_value = "expected")]
+    pub cuda_algorithms: AlgorithmsKind,
 }
 
 impl Default for CudaArgs {
     fn default() -> Self {
-        Self { cuda_graphs: Switch::On, cuda_fusion: Switch::On, cuda_layout: LayoutKind::Auto }
+        let (cuda_graphs, cuda_fusion, cuda_layout) = (Switch::On, Switch::On, LayoutKind::Auto);
+        Self { cuda_graphs, cuda_fusion, cuda_layout, algorithms: AlgorithmsArgs::default() }
+    }
+}
+
+impl Default for AlgorithmsArgs {
+    fn default() -> Self {
+        Self { cuda_algorithms: AlgorithmsKind::Expected }
     }
 }

@@ -1,6 +1,6 @@
 //! Options of `runner forms`, `calibrate`, `profile` and `devices`.
 
-use super::{ClusterChanges, DeviceKind, OnnxArgs};
+use super::{AlgorithmsArgs, ClusterChanges, DeviceKind, OnnxArgs};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -70,6 +70,8 @@ pub struct ProfileArgs {
     /// What computes: cpu or cuda.
     #[arg(long, value_enum, default_value = "cpu")]
     pub device: DeviceKind,
+    #[command(flatten)]
+    pub algorithms: AlgorithmsArgs,
     /// Threads that each rank computes with, as of a run; 0 shares the cores among the plan's ranks.
     #[arg(long, default_value_t = 0)]
     pub threads: usize,

@@ -1,6 +1,6 @@
 //! Ranks on GPUs.
 
-use crate::args::{CudaArgs, LayoutKind, Switch};
+use crate::args::{AlgorithmsKind, CudaArgs, LayoutKind, Switch};
 use crate::device::cuda::kernels::ImageOrder;
 use crate::device::cuda::{Driver, Engine, Gpu, GraphReplay, Marks};
 use crate::device::{DeviceError, DevicePtr};
@@ -49,7 +49,10 @@ pub fn open(
     let stages: Vec<String> = program.stages.iter().map(|s| s.stage.0.to_string()).collect();
     let what = format!("the tensors of rank {rank} (stage {})", stages.join(", "));
     let gpu = gpu_of(gpus, rank, are_processes).clone();
-    let driver = Driver::open(&gpu)?;
+    let driver = match asked.algorithms.cuda_algorithms {
+        AlgorithmsKind::Expected => Driver::open(&gpu)?,
+        AlgorithmsKind::Measured => Driver::open(&gpu)?.by_time()?,
+    };
     let (stream, marks) = (driver.stream(), driver.marks());
     let recorder = match asked.cuda_graphs {
         Switch::On => GraphReplay::new(driver),

@@ -18,7 +18,7 @@ mod link;
 mod nodes;
 
 use super::words::counted;
-use crate::args::{DeviceKind, ProfileArgs};
+use crate::args::{AlgorithmsArgs, DeviceKind, ProfileArgs};
 use crate::execute::available_memory;
 use crate::failure::{Code, Failure};
 use crate::notes;
@@ -41,7 +41,8 @@ pub fn profile(args: &ProfileArgs) -> Result<(), Failure> {
 /// Ranks as threads of this process.
 fn threads(args: &ProfileArgs) -> Result<(), Failure> {
     let plan = super::read_plan(&args.plan)?;
-    let cluster = with_threads(&plan, args.device, Times::of(args, &plan)?)?;
+    let device = Device::new(args.device, args.algorithms, false)?;
+    let cluster = measured_by_threads(&plan, &device, Times::of(args, &plan)?)?;
     write(args, &plan, &cluster)
 }
 
@@ -51,13 +52,16 @@ pub(super) fn with_threads(
     device: DeviceKind,
     times: Times,
 ) -> Result<Cluster, Failure> {
-    let device = Device::new(device, false)?;
+    let device = Device::new(device, AlgorithmsArgs::default(), false)?;
+    measured_by_threads(plan, &device, times)
+}
+
+fn measured_by_threads(plan: &Plan, device: &Device, times: Times) -> Result<Cluster, Failure> {
     let copies = device.count().min(plan.ranks());
     // A link has two ends, also where only one rank computes.
     let transports = local(copies.max(2), 1);
     let parts: Vec<Result<Option<Cluster>, Failure>> = std::thread::scope(|scope| {
         let start = |mut transport| {
-            let device = &device;
             let effort = Effort { copies, times };
             scope.spawn(move || part(&mut transport, (plan, device), effort))
         };
@@ -80,7 +84,8 @@ pub(super) fn with_processes(
     times: Times,
 ) -> Result<Option<Cluster>, Failure> {
     let effort = Effort { copies: transport.ranks(), times };
-    part(transport, (plan, &Device::new(device, true)?), effort)
+    let device = Device::new(device, AlgorithmsArgs::default(), true)?;
+    part(transport, (plan, &device), effort)
 }
 
 /// This process as one rank.
@@ -92,7 +97,7 @@ fn processes(args: &ProfileArgs) -> Result<(), Failure> {
         MpiTransport::start(Settings { threads: true, ..Settings::new(1) }).map_err(mpi)?;
     let begun = super::read_plan(&args.plan).and_then(|plan| {
         let times = Times::of(args, &plan)?;
-        Ok((plan, Device::new(args.device, true)?, times))
+        Ok((plan, Device::new(args.device, args.algorithms, true)?, times))
     });
     let (mut transport, (plan, device, times)) = super::run::together(transport, begun)?;
     let effort = Effort { copies: transport.ranks(), times };

@@ -235,6 +235,9 @@ pub trait Accelerator: Send {
         false
     }
 
+    /// The device has seen them, and results count from now on.
+    fn rehearsed(&mut self) {}
+
     /// Sets bytes on their way to a place beside the arena, while the device goes on with what it was
     /// asked for. `fill` writes them, all of them, before this returns, or puts a buffer that has them in the
     /// place of the one that it is given, of the same size. Places are numbered from 0. What is staged stays
@@ -301,6 +304,11 @@ pub trait Accelerator: Send {
     /// A message or a sum from another device has written a region, or will have before what is asked for
     /// next. Devices that keep nothing made of values need not know.
     fn written(&mut self, _region: Region) {}
+
+    /// What was chosen of libraries' algorithms by time, in words.
+    fn algorithms(&mut self) -> Vec<String> {
+        vec![]
+    }
 
     /// Why products of fp8 were made in bf16, of the first that was; none where none was.
     fn no_fp8(&self) -> Option<String> {

@@ -216,6 +216,13 @@ impl Arena {
         self.device.as_ref().is_some_and(|device| device.accelerator.rehearses())
     }
 
+    /// The device has seen it.
+    pub fn rehearsed(&mut self) {
+        if let Some(device) = &mut self.device {
+            device.accelerator.rehearsed();
+        }
+    }
+
     /// Zeros again, as in the beginning, on a device whose host has touched nothing.
     pub fn forget(&mut self) {
         let all = Region { offset: Bytes(0), bytes: self.bytes() };
@@ -269,6 +276,11 @@ impl Arena {
     pub fn kept(&mut self, bytes: &mut [u8]) {
         self.settle();
         self.ask(|device| device.kept(bytes));
+    }
+
+    /// What the device has chosen of libraries' algorithms by time, in words.
+    pub fn algorithms(&mut self) -> Vec<String> {
+        self.device.as_mut().map(|device| device.accelerator.algorithms()).unwrap_or_default()
     }
 
     /// Why products of fp8 were made in bf16 on the device.

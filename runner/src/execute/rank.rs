@@ -254,6 +254,11 @@ impl<'a, T: Transport> Rank<'a, T> {
         self.arena.graphs()
     }
 
+    /// What its device has chosen of libraries' algorithms by time, in words.
+    pub fn algorithms(&mut self) -> Vec<String> {
+        self.arena.algorithms()
+    }
+
     /// Why products of fp8 were made in bf16, of the first that was; none where none was.
     pub fn no_fp8(&self) -> Option<String> {
         self.arena.no_fp8()

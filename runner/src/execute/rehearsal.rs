@@ -45,5 +45,6 @@ impl<T: Transport> Rank<'_, T> {
         self.arena.end_batch();
         self.arena.forget();
         self.arena.flush();
+        self.arena.rehearsed();
     }
 }

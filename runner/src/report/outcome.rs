@@ -34,6 +34,8 @@ pub struct Outcome {
     pub arena: Vec<u64>,
     /// How much of each rank's device is replayed; of those whose devices make graphs.
     pub graphs: Vec<Graphs>,
+    /// What devices have chosen of libraries' algorithms by time, in words.
+    pub algorithms: Vec<String>,
     /// Why products of fp8 were made in bf16, on the first rank where some were.
     pub no_fp8: Option<String>,
     /// The last steps, on rank 0.

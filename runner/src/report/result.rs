@@ -59,6 +59,9 @@ pub struct ResultRecord {
     /// How much of each rank's device was replayed as graphs, and why not; none where devices make none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub graphs: Vec<Graphs>,
+    /// What `--cuda-algorithms measured` has chosen on any rank, and the times; each once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub algorithms: Vec<String>,
     /// Why products of fp8 were made in bf16, of the same factors, on the first rank where some were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_fp8: Option<String>,
@@ -97,6 +100,7 @@ impl ResultRecord {
             throughput: None,
             arena: vec![],
             graphs: vec![],
+            algorithms: vec![],
             no_fp8: None,
             predicted_step_ns,
             predicted_bubble,
@@ -123,6 +127,7 @@ impl ResultRecord {
         }
         self.arena = outcome.arena.clone();
         self.graphs = outcome.graphs.clone();
+        self.algorithms = outcome.algorithms.clone();
         self.no_fp8 = outcome.no_fp8.clone();
         self
     }

@@ -18,6 +18,8 @@ use pipewright_core::plan::{Instruction, Plan};
 use pipewright_core::predict::Prediction;
 use pipewright_core::timeline::Trace;
 use replica_check::verify;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use step::{Stepped, step_once};
@@ -130,10 +132,10 @@ pub fn train<T: Transport>(
         outcome.test = evaluate(rank, &context.test(), context.steps)?;
         outcome.interrupted = outcome.test.is_none();
     }
-    let Collected { arena, graphs, no_fp8, trace } =
+    let Collected { arena, graphs, algorithms, no_fp8, trace } =
         collect(rank, context, begin).map_err(at(outcome.steps))?;
     (outcome.arena, outcome.graphs, outcome.trace) = (arena, graphs, trace);
-    outcome.no_fp8 = no_fp8;
+    (outcome.algorithms, outcome.no_fp8) = (algorithms, no_fp8);
     Ok(outcome)
 }
 
@@ -390,8 +392,17 @@ fn summary(times: &[StepTime], ranks: usize, outcome: &mut Outcome) {
 struct Collected {
     arena: Vec<u64>,
     graphs: Vec<Graphs>,
+    algorithms: Vec<String>,
     no_fp8: Option<String>,
     trace: Option<Trace>,
+}
+
+/// What a rank tells of its device.
+#[derive(Serialize, Deserialize)]
+struct OfDevice {
+    graphs: Option<Graphs>,
+    algorithms: Vec<String>,
+    no_fp8: Option<String>,
 }
 
 /// Gathers arena sizes, what devices replayed and the ranks' records on rank 0.
@@ -400,20 +411,22 @@ fn collect<T: Transport>(
     context: &Context,
     begin: u64,
 ) -> Result<Collected, TransportError> {
-    let device = (rank.graphs(), rank.no_fp8());
+    let device =
+        OfDevice { graphs: rank.graphs(), algorithms: rank.algorithms(), no_fp8: rank.no_fp8() };
     let record = ((rank.arena_bytes(), device), rank.recorder().trace());
     let bytes = serde_json::to_vec(&record).expect("plain data");
     let Some(all) = rank.transport.gather(&bytes)? else { return Ok(Collected::default()) };
-    type OfDevice = (Option<Graphs>, Option<String>);
     let parse = |bytes: &Vec<u8>| -> ((u64, OfDevice), RankTrace) {
         serde_json::from_slice(bytes).expect("written by the same program")
     };
     let (sizes, ranks): (Vec<_>, Vec<RankTrace>) = all.iter().map(parse).unzip();
     let (arena, devices): (Vec<u64>, Vec<OfDevice>) = sizes.into_iter().unzip();
-    let (graphs, no_fp8): (Vec<_>, Vec<_>) = devices.into_iter().unzip();
     let prediction = context.prediction;
     let trace = merge(prediction.graph.name(), &prediction.programs, &ranks, begin);
-    let no_fp8 = no_fp8.into_iter().flatten().next();
-    let graphs = graphs.into_iter().flatten().collect();
-    Ok(Collected { arena, graphs, no_fp8, trace: Some(trace) })
+    let no_fp8 = devices.iter().find_map(|device| device.no_fp8.clone());
+    let graphs = devices.iter().filter_map(|device| device.graphs.clone()).collect();
+    let algorithms: BTreeSet<String> =
+        devices.into_iter().flat_map(|device| device.algorithms).collect();
+    let algorithms = algorithms.into_iter().collect();
+    Ok(Collected { arena, graphs, algorithms, no_fp8, trace: Some(trace) })
 }

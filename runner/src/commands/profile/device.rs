@@ -2,7 +2,7 @@
 
 use super::super::devices::usable_gpus;
 use super::super::gpu::{gpu_of, open};
-use crate::args::{CudaArgs, DeviceKind};
+use crate::args::{AlgorithmsArgs, CudaArgs, DeviceKind};
 use crate::device::cuda::{Driver, Engine, Gpu};
 use crate::device::{Accelerator, DeviceError};
 use crate::failure::{Code, Failure};
@@ -21,12 +21,17 @@ const ROUNDS: usize = 9;
 pub(super) struct Device {
     gpus: Vec<Gpu>,
     are_processes: bool,
+    cuda: CudaArgs,
 }
 
 impl Device {
     /// # Errors
     /// Where there is nothing to measure, or no GPU.
-    pub fn new(kind: DeviceKind, are_processes: bool) -> Result<Self, Failure> {
+    pub fn new(
+        kind: DeviceKind,
+        algorithms: AlgorithmsArgs,
+        are_processes: bool,
+    ) -> Result<Self, Failure> {
         let gpus = match kind {
             DeviceKind::Cpu => vec![],
             DeviceKind::Cuda => usable_gpus()?,
@@ -36,7 +41,9 @@ impl Device {
                 return Err(Failure::usage(why));
             }
         };
-        Ok(Self { gpus, are_processes })
+        // With graphs and chains, as runs are.
+        let cuda = CudaArgs { algorithms, ..CudaArgs::default() };
+        Ok(Self { gpus, are_processes, cuda })
     }
 
     /// Ranks that each have one of their own.
@@ -56,8 +63,7 @@ impl Device {
         if self.gpus.is_empty() {
             return Ok(None);
         }
-        // With graphs and chains, as runs are.
-        let opened = open(&self.gpus, rank, self.are_processes, program, CudaArgs::default());
+        let opened = open(&self.gpus, rank, self.are_processes, program, self.cuda);
         let opened = opened.map_err(failure)?;
         Ok(Some(Box::new(opened.engine)))
     }
@@ -144,7 +150,9 @@ mod tests {
 
     #[test]
     fn a_model_has_nothing_to_measure() {
-        let refused = Device::new(DeviceKind::Model, false).map(|_| ()).unwrap_err();
+        let refused = Device::new(DeviceKind::Model, AlgorithmsArgs::default(), false)
+            .map(|_| ())
+            .unwrap_err();
         assert!(refused.message.contains("measure cpu or cuda"), "{}", refused.message);
     }
 }

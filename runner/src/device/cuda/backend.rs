@@ -116,6 +116,9 @@ pub trait Backend: Send {
         false
     }
 
+    /// From now on results count: what was asked for so far was a rehearsal.
+    fn rehearsed(&mut self) {}
+
     /// Sets bytes on their way to a place; `fill` writes them before this returns. They get there when
     /// what was asked for before [`Self::taken`] was last called for the place is done. Returns where the
     /// place is, which changes only when it has to grow.
@@ -169,6 +172,11 @@ pub trait Backend: Send {
     /// When the device has failed.
     fn flush(&mut self) -> Result<(), DeviceError> {
         Ok(())
+    }
+
+    /// What was chosen of libraries' algorithms by time, in words.
+    fn algorithms(&mut self) -> Vec<String> {
+        vec![]
     }
 
     /// Why products of fp8 were made in bf16, of the first that was; none where none was.

@@ -1,4 +1,4 @@
-//! Machine code on the disk: to compile all kernels takes seconds, to read them no time.
+//! Machine code on the disk: to compile all kernels takes seconds, to read them no time. And what was measured once.
 //!
 //! A file's name is the hash of all that its contents follow from: the source, the
 //! options, the architecture, NVRTC's version. What is there and whole is right; what is broken is made
@@ -12,22 +12,27 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The folder of compiled kernels.
+/// A folder of what is made once: compiled kernels, or choices of algorithms.
 #[derive(Clone, Debug)]
 pub struct Cache {
     folder: Option<PathBuf>,
 }
 
 impl Cache {
-    /// This user's: `$XDG_CACHE_HOME/pipewright/kernels`, or `~/.cache/pipewright/kernels`.
+    /// This user's kernels: `$XDG_CACHE_HOME/pipewright/kernels`, or `~/.cache/pipewright/kernels`.
     pub fn of_user() -> Self {
+        Self::of_user_in("kernels")
+    }
+
+    /// The same beside them.
+    pub fn of_user_in(name: &str) -> Self {
         let absolute = |name| {
             let path = std::env::var_os(name).map(PathBuf::from);
             path.filter(|path| path.is_absolute())
         };
         let folder =
             absolute("XDG_CACHE_HOME").or(absolute("HOME").map(|home| home.join(".cache")));
-        Self { folder: folder.map(|folder| folder.join("pipewright").join("kernels")) }
+        Self { folder: folder.map(|folder| folder.join("pipewright").join(name)) }
     }
 
     /// A folder of one's own.
@@ -53,19 +58,37 @@ impl Cache {
         }
         Ok(code)
     }
+
+    /// What was kept of `key`, which all that it follows from is in.
+    pub fn kept(&self, key: &str) -> Option<Vec<u8>> {
+        read(&self.folder.as_ref()?.join(hash(key)))
+    }
+
+    /// Keeps bytes. On a disk that takes nothing they are made again next time.
+    pub fn keep(&self, key: &str, bytes: &[u8]) {
+        let Some(folder) = &self.folder else { return };
+        if let Err(e) = write(&folder.join(hash(key)), bytes) {
+            warn!("{}: {e}; it is measured again next time", folder.display());
+        }
+    }
 }
 
 /// Two hashes of 64 bits, of different beginnings.
+fn hash(key: &str) -> String {
+    let first = fnv1a(key.as_bytes());
+    let second = fnv1a(format!("{first:016x}{key}").as_bytes());
+    format!("{first:016x}{second:016x}")
+}
+
+/// That of a kernel's machine code.
 fn name(
     source: Source,
     text: &str,
     (architecture, (major, minor)): (Architecture, (i32, i32)),
 ) -> String {
     let key = format!("{architecture} {major}.{minor} {:?}\n{text}", source.options());
-    let first = fnv1a(key.as_bytes());
-    let second = fnv1a(format!("{first:016x}{key}").as_bytes());
     let file = source.file().trim_end_matches(".cu");
-    format!("{file}-{architecture}-{first:016x}{second:016x}.cubin")
+    format!("{file}-{architecture}-{}.cubin", hash(&key))
 }
 
 /// What a file holds: machine code, and behind it its CRC-32C.

@@ -2,17 +2,18 @@
 //!
 //! By the interface that was there before its graphs: three calls, an algorithm each, and a workspace
 //! that is ours, so that calls can be captured. Only algorithms that always give the same bits are
-//! taken, by the library's own expectation of their speed: what is chosen follows from shapes, device
-//! and version alone, never from measurements.
+//! taken: the quickest by the library's own expectation, which follows from shapes, device and version alone, or by
+//! times that were measured once ([`Choices`]).
 
 mod choose;
 mod description;
 
+use super::choices::Choices;
 use super::kernels::{
     ConvolutionPass, ConvolutionShape, ConvolutionStep, DevicePtr, Launch, Storage,
 };
 use crate::device::DeviceError;
-use choose::{Algorithm, Chosen, Descriptors};
+use choose::{Algorithm, Chosen, Descriptors, Way};
 use cudarc::cudnn::result::{self, CudnnError};
 use cudarc::cudnn::sys;
 use cudarc::driver::sys::CUstream;
@@ -32,7 +33,11 @@ pub struct Convolutions {
     chosen: BTreeMap<Key, Option<Chosen>>,
     /// Most bytes of workspace.
     most: u64,
+    choices: Option<Choices>,
 }
+
+/// Most ways that are measured for a shape: all that a pass has.
+const MEASURED: usize = 8;
 
 /// All that the choice depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -83,7 +88,17 @@ impl Convolutions {
         }
         // A part of the device that does not depend on what is left of it: nor does the choice, then.
         let most = MOST.min(memory.0 / 16);
-        Self { device: device.into(), handle, chosen: BTreeMap::new(), most }
+        Self { device: device.into(), handle, chosen: BTreeMap::new(), most, choices: None }
+    }
+
+    /// From now on takes what is quickest by its time.
+    pub fn choose_by(&mut self, choices: Choices) {
+        self.choices = Some(choices);
+    }
+
+    /// What is chosen by time.
+    pub fn choices(&mut self) -> Option<&mut Choices> {
+        self.choices.as_mut()
     }
 
     /// Whether the library is used.
@@ -106,7 +121,8 @@ impl Convolutions {
         }
         let key = Key::of(step, storage);
         if !self.chosen.contains_key(&key) {
-            let chosen = match choose::choose(self.handle, &key, self.most) {
+            let count = if self.choices.is_some() { MEASURED } else { 1 };
+            let chosen = match choose::choose(self.handle, &key, self.most, count) {
                 // There is another way to ask.
                 Err(_) if step.channels_last => None,
                 chosen => chosen.map_err(|e| failed(&self.device, "choose how to convolve", e))?,
@@ -114,7 +130,7 @@ impl Convolutions {
             self.chosen.insert(key, chosen);
         }
         let chosen = self.chosen.get(&key).and_then(Option::as_ref);
-        Ok(chosen.map(|chosen| chosen.library_bytes + chosen.gradient_bytes))
+        Ok(chosen.map(Chosen::workspace))
     }
 
     /// Asks for a convolution with a workspace of as many bytes as it needs, and gives what remains to be
@@ -128,17 +144,18 @@ impl Convolutions {
         storage: Storage,
         workspace: DevicePtr,
     ) -> Result<Option<Vec<Launch>>, DeviceError> {
-        let Some(entry) = self.chosen.get_mut(&Key::of(step, storage)) else { return Ok(None) };
+        let key = Key::of(step, storage);
+        self.measure(&key, step, workspace)?;
+        let Some(entry) = self.chosen.get_mut(&key) else { return Ok(None) };
         let Some(chosen) = entry else { return Ok(None) };
-        if chosen.identity.is_some() {
+        if chosen.way.identity.is_some() {
             match with_bias(self.handle, chosen, step, workspace) {
                 Ok(()) => return Ok(Some(vec![])),
-                Err(error) if is_refused(error, step) => chosen.identity = None,
+                Err(error) if is_refused(error, step) => chosen.way.identity = None,
                 Err(error) => return Err(failed(&self.device, "convolve", error)),
             }
         }
-        // Where a gradient cannot be added to by the library it lies behind the library's workspace.
-        let apart = (chosen.gradient_bytes > 0).then(|| workspace.after(chosen.library_bytes));
+        let apart = apart(chosen, workspace);
         match plain(self.handle, chosen, step, workspace, apart) {
             Ok(()) => {}
             Err(error) if is_refused(error, step) => {
@@ -150,6 +167,56 @@ impl Convolutions {
         let add = apart.map(|gradient| step.add_gradient(gradient, storage));
         Ok(Some(step.add_bias(storage).into_iter().chain(add).collect()))
     }
+}
+
+impl Convolutions {
+    /// Takes the quickest of several ways, where nobody has looked so far.
+    fn measure(
+        &mut self,
+        key: &Key,
+        step: &ConvolutionStep,
+        workspace: DevicePtr,
+    ) -> Result<(), DeviceError> {
+        let Some(choices) = &mut self.choices else { return Ok(()) };
+        let Some(Some(chosen)) = self.chosen.get_mut(key) else { return Ok(()) };
+        if chosen.others.is_empty() {
+            return Ok(());
+        }
+        let ways: Vec<Way> = [chosen.way].into_iter().chain(chosen.others.drain(..)).collect();
+        let bytes: Vec<Vec<u8>> = ways.iter().map(Way::bytes).collect();
+        let mut run = |way: usize| {
+            chosen.take(ways[way]).map_err(|e| failed(&self.device, "choose a way", e))?;
+            let asked = match chosen.way.identity {
+                Some(_) => with_bias(self.handle, chosen, step, workspace),
+                None => plain(self.handle, chosen, step, workspace, apart(chosen, workspace)),
+            };
+            match asked {
+                Ok(()) => Ok(true),
+                Err(error) if is_refused(error, step) => Ok(false),
+                Err(error) => Err(failed(&self.device, "convolve", error)),
+            }
+        };
+        let way = choices.among((&format!("{key:?}"), &named(key)), &bytes, &mut run)?;
+        chosen.take(ways[way]).map_err(|e| failed(&self.device, "choose a way", e))
+    }
+}
+
+/// A convolution in words.
+fn named(key: &Key) -> String {
+    let pass = match key.pass {
+        ConvolutionPass::Forward => "forward",
+        ConvolutionPass::InputGradient => "input gradient",
+        ConvolutionPass::WeightGradient => "weight gradient",
+    };
+    let kind = if key.tf32 { "tf32" } else { key.storage.suffix() };
+    let order = if key.channels_last { "nhwc" } else { "nchw" };
+    let ConvolutionShape { samples, kernel: [rows, columns], .. } = key.shape;
+    let [of_x, of_y] = key.shape.images();
+    format!(
+        "convolution {rows} x {columns}, {samples} x {} to {} elements, {pass}, {kind}, {order}",
+        of_x.elements() / samples.max(1),
+        of_y.elements() / samples.max(1),
+    )
 }
 
 impl Drop for Convolutions {
@@ -181,6 +248,11 @@ fn address(at: DevicePtr) -> *mut c_void {
     at.0 as *mut c_void
 }
 
+/// Where a gradient goes to which the library cannot add: behind the library's workspace.
+fn apart(chosen: &Chosen, workspace: DevicePtr) -> Option<DevicePtr> {
+    (chosen.gradient_bytes > 0).then(|| workspace.after(chosen.way.library_bytes))
+}
+
 /// A forward pass that adds the bias on its way.
 fn with_bias(
     handle: sys::cudnnHandle_t,
@@ -189,7 +261,7 @@ fn with_bias(
     workspace: DevicePtr,
 ) -> Result<(), CudnnError> {
     let (Algorithm::Forward(algorithm), Some((identity, bias))) =
-        (chosen.algorithm, chosen.identity)
+        (chosen.way.algorithm, chosen.way.identity)
     else {
         unreachable!("biases are added by forward passes");
     };
@@ -208,7 +280,7 @@ fn with_bias(
             of.convolution,
             algorithm,
             address(workspace),
-            chosen.library_bytes as usize,
+            chosen.way.library_bytes as usize,
             (&raw const zero).cast(),
             of.y,
             address(step.y),
@@ -234,10 +306,10 @@ fn plain(
     let (alpha, beta) = (1.0_f32, if adds { 1.0_f32 } else { 0.0 });
     let (alpha, beta) = ((&raw const alpha).cast(), (&raw const beta).cast());
     let Descriptors { x: of_x, weight: of_weight, y: of_y, convolution } = chosen.of;
-    let (workspace, bytes) = (address(workspace), chosen.library_bytes as usize);
+    let (workspace, bytes) = (address(workspace), chosen.way.library_bytes as usize);
     // SAFETY: as above.
     unsafe {
-        match chosen.algorithm {
+        match chosen.way.algorithm {
             Algorithm::Forward(algorithm) => result::convolution_forward(
                 handle,
                 alpha,

@@ -10,9 +10,12 @@ mod marks;
 mod modules;
 mod pinned;
 mod places;
+mod watch;
 
+use super::Library;
 use super::backend::{Backend, perform};
 use super::cache::Cache;
+use super::choices::Choices;
 use super::convolutions::Convolutions;
 use super::gpu::{EIGHT_BITS, Gpu, MATRIX_UNITS};
 use super::kernels::{ConvolutionStep, DevicePtr, Launch, ProductStep, Source, Storage};
@@ -28,6 +31,7 @@ use places::Place;
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::sync::Arc;
+use watch::Watch;
 
 /// Shared memory of a block that needs not be asked for.
 const SHARED: u32 = 48 << 10;
@@ -108,6 +112,35 @@ impl Driver {
         driver.products = Some(products);
         driver.load_all()?;
         Ok(driver)
+    }
+
+    /// The same, which takes of the libraries' algorithms what is quickest by its time: those that it meets before
+    /// [`Backend::rehearsed`] are measured, unless they were before.
+    ///
+    /// # Errors
+    /// When the device has failed.
+    pub fn by_time(mut self) -> Result<Self, DeviceError> {
+        let choices = |library: Library| -> Result<Choices, DeviceError> {
+            let watch = Watch::new(&self.name, &self.context, &self.stream);
+            let watch = self.told("make events", watch)?;
+            let version = library.version().unwrap_or_default();
+            let who = format!("{library} {version}, {}", self.gpu.name);
+            Ok(Choices::new(who, Cache::of_user_in("algorithms"), Box::new(watch)))
+        };
+        let (of_products, of_convolutions) =
+            (choices(Library::CublasLt)?, choices(Library::Cudnn)?);
+        if let Some(products) = &mut self.products {
+            products.choose_by(of_products);
+        }
+        if let Some(convolutions) = &mut self.convolutions {
+            convolutions.choose_by(of_convolutions);
+        }
+        Ok(self)
+    }
+
+    fn choices(&mut self) -> impl Iterator<Item = &mut Choices> {
+        let of_products = self.products.as_mut().and_then(Products::choices);
+        of_products.into_iter().chain(self.convolutions.as_mut().and_then(Convolutions::choices))
     }
 
     /// Where it computes.
@@ -336,6 +369,14 @@ impl Backend for Driver {
 
     fn brings_scratch(&self) -> bool {
         true
+    }
+
+    fn rehearsed(&mut self) {
+        self.choices().for_each(Choices::end);
+    }
+
+    fn algorithms(&mut self) -> Vec<String> {
+        self.choices().flat_map(|choices| choices.told().to_vec()).collect()
     }
 
     fn no_fp8(&self) -> Option<String> {

@@ -421,6 +421,14 @@ impl<B: Backend> Accelerator for Engine<B> {
         self.copies.written(region.offset.0..region.offset.0 + region.bytes.0);
     }
 
+    fn rehearsed(&mut self) {
+        self.backend.rehearsed();
+    }
+
+    fn algorithms(&mut self) -> Vec<String> {
+        self.backend.algorithms()
+    }
+
     fn no_fp8(&self) -> Option<String> {
         self.backend.no_fp8()
     }

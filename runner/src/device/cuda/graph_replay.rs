@@ -433,6 +433,14 @@ impl<B: Capture> Backend for GraphReplay<B> {
         self.backend.brings_scratch()
     }
 
+    fn rehearsed(&mut self) {
+        self.backend.rehearsed();
+    }
+
+    fn algorithms(&mut self) -> Vec<String> {
+        self.backend.algorithms()
+    }
+
     fn no_fp8(&self) -> Option<String> {
         self.backend.no_fp8()
     }

@@ -13,6 +13,7 @@
 //! backend    ... and handed to a device: the driver, or an emulator in tests
 //! driver     a GPU: streams, graphs, memory that samples leave from; products of matrices by cuBLASLt, convolutions by
 //!            cuDNN
+//! choices    which of the libraries' algorithms, by time
 //! nccl       messages and sums between GPUs
 //! ```
 //! Nothing is linked: libraries are loaded when they are first asked for, so one program starts on every
@@ -21,6 +22,7 @@
 
 mod backend;
 pub mod cache;
+mod choices;
 mod codecs;
 pub mod compile;
 mod convolutions;
@@ -35,9 +37,11 @@ pub mod nccl;
 mod products;
 
 pub use backend::{Backend, Capture, perform};
+pub use choices::{Choices, Stopwatch};
 pub use convolutions::Convolutions;
 pub use driver::{Driver, Marks};
 pub use engine::Engine;
 pub use gpu::{Architecture, Gpu, Unusable, gpus};
 pub use graph_replay::GraphReplay;
 pub use library::Library;
+pub use products::Products;

@@ -1,13 +1,16 @@
 //! Products of matrices by cuBLASLt.
 
+mod describe;
 mod shape;
 
+use super::choices::Choices;
 use super::kernels::{Float8, ProductStep, Storage};
 use crate::device::DeviceError;
 use cudarc::cublaslt::result::{self, CublasError};
 use cudarc::cublaslt::sys;
 use cudarc::driver::sys::CUstream;
-use shape::{Operand, Shape};
+use describe::{Attribute, Described, set};
+use shape::Shape;
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::ptr;
@@ -21,6 +24,8 @@ pub struct Products {
     chosen: BTreeMap<Key, Option<Chosen>>,
     /// Memory of [`Self::WORKSPACE`] bytes.
     pub workspace: super::kernels::DevicePtr,
+    /// Where algorithms are chosen by their times; else they are those that the library expects to be quickest.
+    choices: Option<Choices>,
     /// Why the device multiplies nothing in eight bits, if it is so.
     pub no_eight: Option<String>,
     /// Why a product in eight bits was refused, of the first that was.
@@ -42,12 +47,18 @@ struct Key {
     alignments: [u32; 3],
 }
 
-/// Descriptions in the library's memory; they live as long as the process.
+/// A product as the library knows it, and how it is done.
+#[derive(Clone, Copy)]
 struct Chosen {
-    operation: sys::cublasLtMatmulDesc_t,
-    layouts: [sys::cublasLtMatrixLayout_t; 3],
+    of: Described,
     algorithm: sys::cublasLtMatmulAlgo_t,
 }
+
+/// Algorithms that are measured for a shape.
+const MEASURED: usize = 8;
+
+/// Where the operands of a product lie: two factors and the result.
+type Operands = [u64; 3];
 
 impl Products {
     /// As much as NVIDIA recommends for Hopper.
@@ -63,8 +74,18 @@ impl Products {
             false => ptr::null_mut(),
         };
         let workspace = super::kernels::DevicePtr::NULL;
-        let (chosen, no_eight, refused) = (BTreeMap::new(), None, None);
-        Ok(Self { device: device.into(), handle, chosen, workspace, no_eight, refused })
+        let (chosen, choices, no_eight, refused) = (BTreeMap::new(), None, None, None);
+        Ok(Self { device: device.into(), handle, chosen, workspace, choices, no_eight, refused })
+    }
+
+    /// From now on takes what is quickest by its time.
+    pub fn choose_by(&mut self, choices: Choices) {
+        self.choices = Some(choices);
+    }
+
+    /// What is chosen by time.
+    pub fn choices(&mut self) -> Option<&mut Choices> {
+        self.choices.as_mut()
     }
 
     /// Asks for a product of factors in eight bits, as [`Self::multiply`] does; says once where one is refused.
@@ -141,33 +162,42 @@ impl Products {
         let fp8 = product.fp8.map(|factors| factors.formats);
         let key = Key { shape, storage, to_f32, bias: of_bias, tf32, fp8, alignments };
         if !self.chosen.contains_key(&key) {
-            let chosen = self.choose(&key, bias)?;
+            let chosen = self.choose(&key, product, places, stream)?;
             self.chosen.insert(key, chosen);
         }
         let Some(Some(chosen)) = self.chosen.get(&key) else { return Ok(false) };
-        let told = |e| failed(&self.device, "multiply", e);
+        let asked = self.ask(*chosen, (&key, product), places, stream);
+        asked.map_err(|e| failed(&self.device, "multiply", e)).map(|()| true)
+    }
+
+    /// Asks for a product that was chosen.
+    fn ask(
+        &self,
+        Chosen { of, algorithm }: Chosen,
+        (key, product): (&Key, &ProductStep),
+        places: Operands,
+        stream: CUstream,
+    ) -> Result<(), CublasError> {
         if let Some(factors) = product.fp8 {
             let [a, b] = factors.backs.map(|back| back.0);
-            let (first, second) = if shape.swapped { (b, a) } else { (a, b) };
-            let of_first = Attribute::CUBLASLT_MATMUL_DESC_A_SCALE_POINTER;
-            set(chosen.operation, of_first, &first).map_err(told)?;
-            let of_second = Attribute::CUBLASLT_MATMUL_DESC_B_SCALE_POINTER;
-            set(chosen.operation, of_second, &second).map_err(told)?;
+            let (first, second) = if key.shape.swapped { (b, a) } else { (a, b) };
+            set(of.operation, Attribute::CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &first)?;
+            set(of.operation, Attribute::CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &second)?;
         }
-        if of_bias.is_some() {
-            set(chosen.operation, Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias)
-                .map_err(told)?;
+        if key.bias.is_some() {
+            let bias = product.bias.0;
+            set(of.operation, Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias)?;
         }
         let (alpha, beta) = (1.0_f32, if product.args.accumulate != 0 { 1.0_f32 } else { 0.0 });
         let [a, b, c] = places.map(|place| place as *const c_void);
-        let (first, second) = if shape.swapped { (b, a) } else { (a, b) };
-        let [of_first, of_second, of_result] = chosen.layouts;
+        let (first, second) = if key.shape.swapped { (b, a) } else { (a, b) };
+        let [of_first, of_second, of_result] = of.layouts;
         // SAFETY: descriptions are those of the operands, whose addresses are allocated; the factors are
         // read before the call returns.
-        let asked = unsafe {
+        unsafe {
             result::matmul(
                 self.handle,
-                chosen.operation,
+                of.operation,
                 (&raw const alpha).cast(),
                 (&raw const beta).cast(),
                 first,
@@ -178,54 +208,61 @@ impl Products {
                 of_result,
                 c.cast_mut(),
                 of_result,
-                &raw const chosen.algorithm,
+                &raw const algorithm,
                 self.workspace.0 as *mut c_void,
                 Self::WORKSPACE as usize,
                 stream.cast(),
             )
-        };
-        asked.map_err(told).map(|()| true)
-    }
-
-    /// What the library would take for a shape, with a bias at an address; `None` where it has nothing.
-    fn choose(&self, key: &Key, bias: u64) -> Result<Option<Chosen>, DeviceError> {
-        let told = |e| failed(&self.device, "describe a product", e);
-        let own = match key.storage {
-            Storage::F32 => sys::cudaDataType::CUDA_R_32F,
-            Storage::Bf16 => sys::cudaDataType::CUDA_R_16BF,
-            Storage::F16 => sys::cudaDataType::CUDA_R_16F,
-        };
-        let [of_first, of_second] = match key.fp8 {
-            Some([a, b]) if key.shape.swapped => [b, a].map(kind_of),
-            Some(formats) => formats.map(kind_of),
-            None => [own; 2],
-        };
-        let of_result = if key.to_f32 { sys::cudaDataType::CUDA_R_32F } else { own };
-        let operation = describe(key, bias).map_err(told)?;
-        let Shape { first, second, result: c, batch, .. } = key.shape;
-        let layouts = [
-            layout(of_first, &first, batch).map_err(told)?,
-            layout(of_second, &second, batch).map_err(told)?,
-            layout(of_result, &c, batch).map_err(told)?,
-        ];
-        let preference = preference(key).map_err(told)?;
-        let [a, b, c] = layouts;
-        // SAFETY: all descriptions live.
-        let found = unsafe {
-            result::get_matmul_algo_heuristic(self.handle, operation, a, b, c, c, preference)
-        };
-        // SAFETY: nobody has it any more.
-        unsafe { result::destroy_matmul_pref(preference) }.map_err(told)?;
-        match found {
-            Ok(found) => Ok(Some(Chosen { operation, layouts, algorithm: found.algo })),
-            // The second is what older libraries say of types and epilogues that they do not know.
-            Err(CublasError(
-                sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED
-                | sys::cublasStatus_t::CUBLAS_STATUS_INVALID_VALUE,
-            )) => Ok(None),
-            Err(error) => Err(failed(&self.device, "choose how to multiply", error)),
         }
     }
+
+    /// How a shape is multiplied; `None` where the library has nothing for it.
+    fn choose(
+        &mut self,
+        key: &Key,
+        product: &ProductStep,
+        places: Operands,
+        stream: CUstream,
+    ) -> Result<Option<Chosen>, DeviceError> {
+        let of = Described::new(key, product.bias.0)
+            .map_err(|e| failed(&self.device, "describe a product", e))?;
+        let most = if self.choices.is_some() { MEASURED } else { 1 };
+        let algorithms = of
+            .algorithms(self.handle, key, most)
+            .map_err(|e| failed(&self.device, "choose how to multiply", e))?;
+        let Some(mut choices) = self.choices.take() else {
+            return Ok(algorithms.first().map(|algorithm| Chosen { of, algorithm: *algorithm }));
+        };
+        let bytes = |algorithm: &sys::cublasLtMatmulAlgo_t| -> Vec<u8> {
+            algorithm.data.iter().flat_map(|word| word.to_ne_bytes()).collect()
+        };
+        let ways: Vec<Vec<u8>> = algorithms.iter().map(bytes).collect();
+        let mut run = |way: usize| {
+            let chosen = Chosen { of, algorithm: algorithms[way] };
+            match self.ask(chosen, (key, product), places, stream) {
+                Ok(()) => Ok(true),
+                Err(CublasError(sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED)) => Ok(false),
+                Err(error) => Err(failed(&self.device, "multiply", error)),
+            }
+        };
+        let chosen = choices.among((&format!("{key:?}"), &named(key, product)), &ways, &mut run);
+        self.choices = Some(choices);
+        let algorithm = algorithms.get(chosen?);
+        Ok(algorithm.map(|algorithm| Chosen { of, algorithm: *algorithm }))
+    }
+}
+
+/// A product in words.
+fn named(key: &Key, product: &ProductStep) -> String {
+    let [m, n, k] = [product.args.m, product.args.n, product.args.k];
+    let kind = match (key.fp8, key.tf32) {
+        (Some(_), _) => "fp8",
+        (None, true) => "tf32",
+        (None, false) => key.storage.suffix(),
+    };
+    let batch = key.shape.batch;
+    let times = if batch > 1 { format!(", {batch} of them") } else { String::new() };
+    format!("product {m} x {n} x {k} {kind}{times}")
 }
 
 impl Drop for Products {
@@ -237,101 +274,7 @@ impl Drop for Products {
     }
 }
 
-use sys::cublasLtMatmulDescAttributes_t as Attribute;
-
 fn failed(device: &str, what: &str, error: CublasError) -> DeviceError {
     let (device, what) = (device.into(), format!("cuBLASLt: {what}"));
     DeviceError::Failed { device, what, why: format!("{:?}", error.0) }
-}
-
-/// The library's name of eight bits.
-fn kind_of(format: Float8) -> sys::cudaDataType {
-    match format {
-        Float8::E4m3 => sys::cudaDataType::CUDA_R_8F_E4M3,
-        Float8::Truncate | Float8::NearestEven | Float8::Saturating => {
-            sys::cudaDataType::CUDA_R_8F_E5M2
-        }
-    }
-}
-
-fn set<T>(
-    operation: sys::cublasLtMatmulDesc_t,
-    attribute: Attribute,
-    value: &T,
-) -> Result<(), CublasError> {
-    let value = ptr::from_ref(value).cast();
-    // SAFETY: the description lives; attributes are of the size of `T`, as the library's manual says.
-    unsafe { result::set_matmul_desc_attribute(operation, attribute, value, size_of::<T>()) }
-}
-
-fn describe(key: &Key, bias: u64) -> Result<sys::cublasLtMatmulDesc_t, CublasError> {
-    let computed = match key.tf32 {
-        true => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
-        false => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
-    };
-    let operation = result::create_matmul_desc(computed, sys::cudaDataType::CUDA_R_32F)?;
-    // CUBLAS_OP_T and CUBLAS_OP_N of cublas_api.h; the bindings leave that header out.
-    let of = |operand: Operand| i32::from(operand.transposed);
-    set(operation, Attribute::CUBLASLT_MATMUL_DESC_TRANSA, &of(key.shape.first))?;
-    set(operation, Attribute::CUBLASLT_MATMUL_DESC_TRANSB, &of(key.shape.second))?;
-    if key.bias.is_some() {
-        let epilogue = sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS;
-        set(operation, Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue)?;
-        // The heuristic looks at where it is.
-        set(operation, Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias)?;
-    }
-    Ok(operation)
-}
-
-fn layout(
-    kind: sys::cudaDataType,
-    operand: &Operand,
-    batch: u32,
-) -> Result<sys::cublasLtMatrixLayout_t, CublasError> {
-    use sys::cublasLtMatrixLayoutAttribute_t as Of;
-    let layout =
-        result::create_matrix_layout(kind, operand.rows, operand.columns, operand.leading as i64)?;
-    if batch > 1 {
-        let (count, stride) = (batch as i32, operand.stride as i64);
-        // SAFETY: the description lives; the attributes are an i32 and an i64.
-        unsafe {
-            let count = (&raw const count).cast();
-            result::set_matrix_layout_attribute(
-                layout,
-                Of::CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
-                count,
-                4,
-            )?;
-            let stride = (&raw const stride).cast();
-            let attribute = Of::CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET;
-            result::set_matrix_layout_attribute(layout, attribute, stride, 8)?;
-        }
-    }
-    Ok(layout)
-}
-
-fn preference(key: &Key) -> Result<sys::cublasLtMatmulPreference_t, CublasError> {
-    use sys::cublasLtMatmulPreferenceAttributes_t as Of;
-    let preference = result::create_matmul_pref()?;
-    let most = Products::WORKSPACE;
-    let [mut first, mut second, result_alignment] = key.alignments;
-    if key.shape.swapped {
-        (first, second) = (second, first);
-    }
-    let alignments = [
-        (Of::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, first),
-        (Of::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, second),
-        (Of::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, result_alignment),
-        (Of::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, result_alignment),
-    ];
-    // SAFETY: the description lives; the attributes are a u64 and u32s.
-    unsafe {
-        let workspace = Of::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
-        result::set_matmul_pref_attribute(preference, workspace, (&raw const most).cast(), 8)?;
-        for (attribute, bytes) in alignments {
-            let bytes = (&raw const bytes).cast();
-            result::set_matmul_pref_attribute(preference, attribute, bytes, 4)?;
-        }
-    }
-    Ok(preference)
 }

@@ -115,8 +115,13 @@ static int workspace(int algorithm, size_t *bytes) {
     return SUCCESS;
 }
 
+// The algorithm that was used last.
+static int last = -1;
+
 // All of the workspace is the library's to write.
 static bool use(int algorithm, void *space, size_t bytes) {
+    last = algorithm;
+    if (algorithm == 2) return true;
     if (algorithm != 1 && algorithm != 3) return false;
     if (bytes < WORKSPACE) return false;
     memset(space, 0xab, bytes);
@@ -133,6 +138,7 @@ static int multiply(const Array *xd, const void *x, const Array *wd, const void 
 }
 
 extern "C" {
+int cudnnLast() { return last; } // not the library's
 size_t cudnnGetVersion() { return 91002; }
 int cudnnCreate(void **handle) { return *handle = malloc(1), SUCCESS; }
 int cudnnDestroy(void *handle) { return free(handle), SUCCESS; }

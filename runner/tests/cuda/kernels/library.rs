@@ -10,15 +10,17 @@ use crate::common::own_process;
 use crate::emulator;
 use pipewright_core::units::Bytes;
 use pipewright_kernels::{Call, Operands};
-use pipewright_runner::device::cuda::Convolutions;
+use pipewright_runner::device::DeviceError;
+use pipewright_runner::device::cuda::cache::Cache;
 use pipewright_runner::device::cuda::kernels::{
     ConvolutionPass, ConvolutionStep, ImageOrder, Images, Step, Storage, reorder,
 };
+use pipewright_runner::device::cuda::{Choices, Convolutions, Stopwatch};
 use std::cell::RefCell;
 use std::sync::OnceLock;
 
 /// Loads it for as long as the process lives: by its name it is found from then on.
-fn load() {
+fn load() -> &'static libloading::os::unix::Library {
     use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
     static LOADED: OnceLock<Library> = OnceLock::new();
     LOADED.get_or_init(|| {
@@ -26,7 +28,16 @@ fn load() {
         let path = emulator::build("cudnn", text, &["-Wl,-soname,libcudnn.so"]);
         // SAFETY: nothing runs when it is loaded.
         unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) }.expect("the library loads")
-    });
+    })
+}
+
+/// The number of the algorithm that was used last.
+fn last() -> i32 {
+    // SAFETY: the stand-in has it, and it takes nothing.
+    unsafe {
+        let last = load().get::<unsafe extern "C" fn() -> i32>(b"cudnnLast").expect("it is there");
+        last()
+    }
 }
 
 type Perform = fn(&RefCell<Convolutions>, &Step, Storage);
@@ -154,4 +165,65 @@ fn gradients_are_added_to() {
             }
         }
     }
+}
+
+/// A device on which the second algorithm is quicker than the library expects.
+struct SecondIsQuicker;
+
+impl Stopwatch for SecondIsQuicker {
+    fn time(
+        &mut self,
+        work: &mut dyn FnMut() -> Result<(), DeviceError>,
+    ) -> Result<u64, DeviceError> {
+        work()?;
+        Ok(if last() == 2 { 50 } else { 100 })
+    }
+}
+
+/// What was measured in a rehearsal is taken from then on, with its own math type and workspace, and by the next run.
+#[test]
+fn the_quickest_by_its_time() {
+    if !emulator::is_there() || !own_process::is_own([]) {
+        return;
+    }
+    let folder = std::env::temp_dir().join(format!("measured-ways-{}", std::process::id()));
+    let begun = || {
+        let (who, watch) = ("a stand-in".into(), Box::new(SecondIsQuicker));
+        let choices = Choices::new(who, Cache::at(&folder), watch);
+        let library = library();
+        library.borrow_mut().choose_by(choices);
+        library
+    };
+    for (by, storage) in [(perform as Perform, Storage::F32), (perform_last, Storage::Bf16)] {
+        let library = begun();
+        let rehearse = &mut |call: &Call, operands: Operands| {
+            on_the_emulator_by(storage, call, operands, &|step| by(&library, step, storage));
+        };
+        for (seed, mut case) in (1..).zip(convolutions()) {
+            case.fill(seed);
+            let forward = case.forward(rehearse);
+            let gradient = Noise(seed).vec(forward.output.len());
+            case.backward(rehearse, &forward, &gradient);
+        }
+        assert!(!library.borrow_mut().choices().unwrap().told().is_empty());
+        let next = begun();
+        for library in [library, next] {
+            library.borrow_mut().choices().unwrap().end();
+            for (seed, case) in (1..).zip(convolutions()) {
+                let run = &mut |call: &Call, operands: Operands| {
+                    let perform = |step: &Step| {
+                        by(&library, step, storage);
+                        if let Step::Convolution(step) = step
+                            && !step.shape.is_depthwise()
+                        {
+                            assert_eq!(last(), 2, "{step:?}");
+                        }
+                    };
+                    on_the_emulator_by(storage, call, operands, &perform);
+                };
+                compare_by(storage, case, seed, run);
+            }
+        }
+    }
+    std::fs::remove_dir_all(folder).unwrap();
 }

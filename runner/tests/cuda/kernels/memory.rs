@@ -14,28 +14,35 @@ const GUARD: usize = 16;
 /// Shared memory of a block of the emulator's.
 const MOST_SHARED: u32 = 96 << 10;
 
+/// What tensors of a device begin at multiples of, in words.
+const ALIGN: usize = 16;
+
 /// A tensor on the device.
 pub struct Tensor {
     memory: Vec<u128>,
+    /// Words before it.
+    start: usize,
     bytes: usize,
 }
 
 impl Tensor {
     /// Bytes that are no number.
     pub fn new(bytes: usize) -> Self {
-        Self { memory: vec![u128::MAX; bytes.div_ceil(16) + 2 * GUARD], bytes }
+        let memory = vec![u128::MAX; bytes.div_ceil(16) + 2 * GUARD + ALIGN];
+        let first = memory[GUARD..].as_ptr() as usize / 16;
+        Self { start: GUARD + first.next_multiple_of(ALIGN) - first, memory, bytes }
     }
 
     pub fn from(bytes: &[u8]) -> Self {
         let mut tensor = Self::new(bytes.len());
-        bytemuck::cast_slice_mut(&mut tensor.memory)[16 * GUARD..][..bytes.len()]
+        bytemuck::cast_slice_mut(&mut tensor.memory[tensor.start..])[..bytes.len()]
             .copy_from_slice(bytes);
         tensor
     }
 
     /// Where it is. Kernels write through it while nobody holds a reference.
     pub fn at(&mut self) -> DevicePtr {
-        DevicePtr(self.memory[GUARD..].as_mut_ptr() as u64)
+        DevicePtr(self.memory[self.start..].as_mut_ptr() as u64)
     }
 
     /// Its bytes.
@@ -44,7 +51,7 @@ impl Tensor {
     /// When somebody wrote around it.
     pub fn bytes(&self) -> &[u8] {
         let all: &[u8] = bytemuck::cast_slice(&self.memory);
-        let (before, rest) = all.split_at(16 * GUARD);
+        let (before, rest) = all.split_at(16 * self.start);
         let (own, after) = rest.split_at(self.bytes);
         assert!(before.iter().chain(after).all(|byte| *byte == 0xff), "written around a tensor");
         own

@@ -11,6 +11,7 @@ pub(crate) mod memory;
 mod nvrtc;
 mod optimizer;
 mod padding;
+mod products;
 mod rows;
 mod shards;
 

@@ -1,7 +1,7 @@
 //! Choice of cuDNN's algorithm for a shape.
 
 use super::Key;
-use super::description::{Answer, Description, pick};
+use super::description::{Answer, Description, usable};
 use crate::device::cuda::kernels::{ConvolutionPass, Storage};
 use cudarc::cudnn::result::{self, CudnnError};
 use cudarc::cudnn::sys;
@@ -15,17 +15,56 @@ pub enum Algorithm {
     WeightGradient(sys::cudnnConvolutionBwdFilterAlgo_t),
 }
 
+/// One way to convolve.
+#[derive(Clone, Copy)]
+pub struct Way {
+    pub algorithm: Algorithm,
+    pub math: sys::cudnnMathType_t,
+    /// No activation, and the bias: where the library adds one on its way.
+    pub identity: Option<Identity>,
+    /// Workspace of the library.
+    pub library_bytes: u64,
+}
+
+/// No activation, and the description of a bias.
+pub type Identity = (sys::cudnnActivationDescriptor_t, sys::cudnnTensorDescriptor_t);
+
 /// What the library takes for a shape.
 pub struct Chosen {
     pub of: Descriptors,
-    pub algorithm: Algorithm,
-    /// No activation, and the bias: where the library adds one on its way.
-    pub identity: Option<(sys::cudnnActivationDescriptor_t, sys::cudnnTensorDescriptor_t)>,
-    /// Workspace of the library.
-    pub library_bytes: u64,
-    /// What follows it: the weight's gradient in the storage type, to which the library cannot add in
+    pub way: Way,
+    /// Ways that may turn out to be quicker, until somebody has looked.
+    pub others: Vec<Way>,
+    /// What follows the library's workspace: the weight's gradient in the storage type, to which the library cannot add in
     /// single precision, or not in the order of parameters.
     pub gradient_bytes: u64,
+}
+
+impl Chosen {
+    /// Bytes of workspace, whichever way is taken.
+    pub fn workspace(&self) -> u64 {
+        let ways = self.others.iter().chain([&self.way]);
+        ways.map(|way| way.library_bytes).max().unwrap_or(0) + self.gradient_bytes
+    }
+
+    /// Takes a way.
+    pub fn take(&mut self, way: Way) -> Result<(), CudnnError> {
+        self.way = way;
+        // SAFETY: the description lives.
+        unsafe { result::set_convolution_math_type(self.of.convolution, way.math) }
+    }
+}
+
+impl Way {
+    /// What it is known by: its numbers in the library.
+    pub fn bytes(&self) -> Vec<u8> {
+        let number = match self.algorithm {
+            Algorithm::Forward(algorithm) => algorithm as u32,
+            Algorithm::InputGradient(algorithm) => algorithm as u32,
+            Algorithm::WeightGradient(algorithm) => algorithm as u32,
+        };
+        [number, self.math as u32].iter().flat_map(|number| number.to_ne_bytes()).collect()
+    }
 }
 
 /// What products may be computed with: in single precision all bits of it unless TF32 will do, of halves
@@ -259,10 +298,7 @@ impl Algorithm {
 }
 
 /// No activation, and a bias of so many outputs.
-fn identity(
-    of: &Description,
-    storage: Storage,
-) -> Result<(sys::cudnnActivationDescriptor_t, sys::cudnnTensorDescriptor_t), CudnnError> {
+fn identity(of: &Description, storage: Storage) -> Result<Identity, CudnnError> {
     let identity = result::create_activation_descriptor()?;
     let mode = sys::cudnnActivationMode_t::CUDNN_ACTIVATION_IDENTITY;
     // The manual lists every other setting among what is not supported. No activation changes no number,
@@ -273,11 +309,13 @@ fn identity(
     Ok((identity, image([1, of.y[1], 1, 1], kind(storage), format(of))?))
 }
 
-/// What the library would take for a shape; `None` where it has nothing with `most` bytes of workspace.
+/// What the library would take for a shape, at most `count` ways; `None` where it has nothing with `most` bytes of
+/// workspace.
 pub fn choose(
     handle: sys::cudnnHandle_t,
     key: &Key,
     most: u64,
+    count: usize,
 ) -> Result<Option<Chosen>, CudnnError> {
     let Some(description) = Description::of(&key.shape, key.channels_last) else { return Ok(None) };
     let of = describe(&description, key.storage, key.tf32)?;
@@ -287,29 +325,36 @@ pub fn choose(
     };
     // What an answer holds for is the pair: the algorithm may be slow, or none, with another math type.
     let exact = key.storage == Storage::F32 && !key.tf32;
+    let meant = |answer: &Answer| match exact {
+        true => Some(math(key.storage, false)),
+        false => math_of(answer.math),
+    };
     let workspace = |answer: &Answer| {
         let algorithm = Algorithm::of(key.pass, answer.algorithm)?;
-        let math = if exact { Some(math(key.storage, false)) } else { math_of(answer.math) }?;
         // SAFETY: the description lives.
-        unsafe { result::set_convolution_math_type(of.convolution, math) }.ok()?;
+        unsafe { result::set_convolution_math_type(of.convolution, meant(answer)?) }.ok()?;
         algorithm.workspace(handle, of)
     };
-    // The last one that was asked for is the one that is taken, so its math type stays.
-    let Some((answer, bytes)) = pick(&answers, most, workspace) else { return Ok(None) };
-    let Some(algorithm) = Algorithm::of(key.pass, answer.algorithm) else { return Ok(None) };
-    let identity = match key.bias && algorithm.adds_biases() {
-        true => Some(identity(&description, key.storage)?),
-        false => None,
-    };
+    let mut ways = vec![];
+    for (answer, bytes) in usable(&answers, most, workspace).take(count) {
+        let found = Algorithm::of(key.pass, answer.algorithm).zip(meant(&answer));
+        let Some((algorithm, math)) = found else { continue };
+        let identity = match key.bias && algorithm.adds_biases() {
+            true => Some(identity(&description, key.storage)?),
+            false => None,
+        };
+        ways.push(Way { algorithm, math, identity, library_bytes: bytes.next_multiple_of(256) });
+    }
+    if ways.is_empty() {
+        return Ok(None);
+    }
+    let way = ways.remove(0);
     // Those with channels innermost are not in the order of parameters.
     let is_turned = key.channels_last && key.shape.kernel != [1, 1];
     let is_apart =
         key.pass == ConvolutionPass::WeightGradient && (key.storage != Storage::F32 || is_turned);
-    Ok(Some(Chosen {
-        of,
-        algorithm,
-        identity,
-        library_bytes: bytes.next_multiple_of(256),
-        gradient_bytes: if is_apart { key.shape.weights() * key.storage.bytes() } else { 0 },
-    }))
+    let gradient_bytes = if is_apart { key.shape.weights() * key.storage.bytes() } else { 0 };
+    let mut chosen = Chosen { of, way, others: ways, gradient_bytes };
+    chosen.take(way)?;
+    Ok(Some(chosen))
 }

@@ -82,15 +82,15 @@ pub struct Answer {
     pub reserved: [i32; 3],
 }
 
-/// The first of the answers that always gives the same bits and needs at most `most` bytes, which
-/// `workspace` says of an answer; and these bytes.
-pub fn pick(
+/// The answers that always give the same bits and need at most `most` bytes, which `workspace` says of an answer; and
+/// these bytes.
+pub fn usable(
     answers: &[Answer],
     most: u64,
     mut workspace: impl FnMut(&Answer) -> Option<u64>,
-) -> Option<(Answer, u64)> {
+) -> impl Iterator<Item = (Answer, u64)> {
     let can_be_taken = |answer: &&Answer| answer.status == 0 && answer.determinism == 1;
-    answers.iter().filter(can_be_taken).find_map(|answer| {
+    answers.iter().filter(can_be_taken).filter_map(move |answer| {
         let bytes = workspace(answer).filter(|bytes| *bytes <= most)?;
         Some((*answer, bytes))
     })
@@ -254,11 +254,13 @@ mod tests {
             2 => None,
             _ => Some(300),
         };
-        let picked =
-            |most| pick(&answers, most, workspace).map(|(answer, b)| (answer.algorithm, b));
-        assert_eq!(picked(10_000), Some((6, 5000)), "the quickest of them");
-        assert_eq!(picked(4000), Some((1, 300)), "the quickest that has room");
-        assert_eq!(picked(299), None);
+        let usable = |most| -> Vec<(i32, u64)> {
+            let usable = usable(&answers, most, workspace);
+            usable.map(|(answer, bytes)| (answer.algorithm, bytes)).collect()
+        };
+        assert_eq!(usable(10_000), [(6, 5000), (1, 300)], "the quickest first");
+        assert_eq!(usable(4000), [(1, 300)], "those that have room");
+        assert_eq!(usable(299), []);
     }
 
     /// The library itself says which sizes come out; this needs no GPU, only the library.
