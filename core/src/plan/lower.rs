@@ -8,6 +8,7 @@
 mod emit;
 mod exchange;
 mod groups;
+mod in_place;
 mod lane;
 mod packed;
 mod place;
@@ -17,6 +18,7 @@ mod windows;
 mod wires;
 
 pub use groups::groups;
+pub(super) use in_place::InPlace;
 pub(super) use packed::stored;
 pub(crate) use stage::{AreaBytes, area_bytes};
 pub(super) use stage::{in_place, working_bytes};

@@ -113,6 +113,17 @@ impl From<DeviceError> for TransportError {
     }
 }
 
+/// What a device tells at the end of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceReport {
+    /// How much is replayed; none where a device makes no graphs.
+    pub graphs: Option<Graphs>,
+    /// What was chosen of libraries' algorithms by time, in words.
+    pub algorithms: Vec<String>,
+    /// Why products of fp8 were made in bf16, of the first that was.
+    pub no_fp8: Option<String>,
+}
+
 /// How much of a device's work is replayed: commands that come again as they were, in one call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Graphs {

@@ -12,7 +12,9 @@ mod fabric;
 mod fused_group;
 pub mod model;
 
-pub use accelerator::{Accelerator, DeviceError, Graphs, Image, ParameterPlaces, Place, Places};
+pub use accelerator::{
+    Accelerator, DeviceError, DeviceReport, Graphs, Image, ParameterPlaces, Place, Places,
+};
 pub use coder::{Coded, Coder, DevicePtr, Piece};
 pub use fabric::{Fabric, Mark, Rooted};
 pub use fused_group::{FusedKind, FusedOp, can_join, worthwhile};

@@ -8,7 +8,7 @@ mod messages;
 mod newest;
 
 use crate::data::{SampleBuffer, plain};
-use crate::device::{Accelerator, Coder, DeviceError, Graphs};
+use crate::device::{Accelerator, Coder, DeviceError, DeviceReport, Graphs};
 use host::{LINE, Line, Lines};
 use messages::DeviceChannel;
 use newest::{Access, Newest, Side};
@@ -278,14 +278,12 @@ impl Arena {
         self.ask(|device| device.kept(bytes));
     }
 
-    /// What the device has chosen of libraries' algorithms by time, in words.
-    pub fn algorithms(&mut self) -> Vec<String> {
-        self.device.as_mut().map(|device| device.accelerator.algorithms()).unwrap_or_default()
-    }
-
-    /// Why products of fp8 were made in bf16 on the device.
-    pub fn no_fp8(&self) -> Option<String> {
-        self.device.as_ref().and_then(|device| device.accelerator.no_fp8())
+    /// What the device tells of its work.
+    pub fn report(&mut self) -> DeviceReport {
+        let Some(device) = &mut self.device else { return DeviceReport::default() };
+        let device = &mut device.accelerator;
+        let (graphs, no_fp8) = (device.graphs(), device.no_fp8());
+        DeviceReport { graphs, algorithms: device.algorithms(), no_fp8 }
     }
 
     /// How much of the device's work is replayed.

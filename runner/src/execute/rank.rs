@@ -17,7 +17,7 @@ use super::tensor_parallel::{TensorRank, init_shard};
 use super::trace_recorder::TraceRecorder;
 use crate::data::DataSet;
 use crate::device::model::Model;
-use crate::device::{Accelerator, DeviceError, Graphs};
+use crate::device::{Accelerator, DeviceError, DeviceReport, Graphs};
 use crate::init::init_param;
 use crate::transport::{Transport, TransportError};
 use pipewright_core::elastic::Origin;
@@ -254,14 +254,9 @@ impl<'a, T: Transport> Rank<'a, T> {
         self.arena.graphs()
     }
 
-    /// What its device has chosen of libraries' algorithms by time, in words.
-    pub fn algorithms(&mut self) -> Vec<String> {
-        self.arena.algorithms()
-    }
-
-    /// Why products of fp8 were made in bf16, of the first that was; none where none was.
-    pub fn no_fp8(&self) -> Option<String> {
-        self.arena.no_fp8()
+    /// What its device tells of its work.
+    pub fn report(&mut self) -> DeviceReport {
+        self.arena.report()
     }
 
     /// The ways that its gradients can take.

@@ -7,7 +7,7 @@ mod replica_check;
 mod step;
 
 use crate::checkpoint::{Begun, ChoiceRecord, Saver, Steps, save};
-use crate::device::Graphs;
+use crate::device::{DeviceReport, Graphs};
 use crate::execute::{Rank, RankTrace, RunError, Skipped, StepPhase, merge};
 use crate::report::{Metrics, Outcome, Progress, ReportError, Tested};
 use crate::transport::{Transport, TransportError};
@@ -18,7 +18,6 @@ use pipewright_core::plan::{Instruction, Plan};
 use pipewright_core::predict::Prediction;
 use pipewright_core::timeline::Trace;
 use replica_check::verify;
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -397,30 +396,21 @@ struct Collected {
     trace: Option<Trace>,
 }
 
-/// What a rank tells of its device.
-#[derive(Serialize, Deserialize)]
-struct OfDevice {
-    graphs: Option<Graphs>,
-    algorithms: Vec<String>,
-    no_fp8: Option<String>,
-}
-
 /// Gathers arena sizes, what devices replayed and the ranks' records on rank 0.
 fn collect<T: Transport>(
     rank: &mut Rank<T>,
     context: &Context,
     begin: u64,
 ) -> Result<Collected, TransportError> {
-    let device =
-        OfDevice { graphs: rank.graphs(), algorithms: rank.algorithms(), no_fp8: rank.no_fp8() };
+    let device = rank.report();
     let record = ((rank.arena_bytes(), device), rank.recorder().trace());
     let bytes = serde_json::to_vec(&record).expect("plain data");
     let Some(all) = rank.transport.gather(&bytes)? else { return Ok(Collected::default()) };
-    let parse = |bytes: &Vec<u8>| -> ((u64, OfDevice), RankTrace) {
+    let parse = |bytes: &Vec<u8>| -> ((u64, DeviceReport), RankTrace) {
         serde_json::from_slice(bytes).expect("written by the same program")
     };
     let (sizes, ranks): (Vec<_>, Vec<RankTrace>) = all.iter().map(parse).unzip();
-    let (arena, devices): (Vec<u64>, Vec<OfDevice>) = sizes.into_iter().unzip();
+    let (arena, devices): (Vec<u64>, Vec<DeviceReport>) = sizes.into_iter().unzip();
     let prediction = context.prediction;
     let trace = merge(prediction.graph.name(), &prediction.programs, &ranks, begin);
     let no_fp8 = devices.iter().find_map(|device| device.no_fp8.clone());

@@ -1,6 +1,7 @@
 //! Places for the values of one stage.
 
 use super::Inputs;
+use super::in_place::InPlace;
 use super::packed::{is_packed, staged, stored};
 use crate::graph::autodiff::{Computation, ComputationKind, TrainingGraph};
 use crate::ids::ValueId;
@@ -41,48 +42,35 @@ pub(crate) fn area_bytes(inputs: &Inputs, graph: &TrainingGraph) -> AreaBytes {
 
 /// Lifetime of a value in computations, both ends included.
 #[derive(Clone, Copy)]
-struct Life {
-    first: u32,
-    last: u32,
+pub(super) struct Life {
+    pub first: u32,
+    pub last: u32,
 }
 
 impl Places {
     pub fn new(inputs: &Inputs, graph: &TrainingGraph) -> Self {
         let samples = inputs.samples;
-        let mut lives = lives(graph);
-        let areas = areas_of(graph, &lives);
-        let in_place = over_logits(inputs, graph, &areas, &lives);
-        if let Some([logits, gradient]) = in_place {
-            lives[logits.index()].last = lives[gradient.index()].last;
-        }
+        let Unplaced { lives, areas, sizes, in_place } = Unplaced::new(inputs, graph);
         let precision = inputs.training.precision;
         let is_packed = |i: usize| is_packed(precision, inputs.graph, &graph.values[i]);
         let whole = |i: usize| graph.values[i].extent.bytes(samples);
-        let is_own = |i: usize| in_place.is_none_or(|[_, gradient]| gradient.index() != i);
-        let size = |i: usize| match is_own(i) {
-            true => stored(inputs, &graph.values[i]),
-            false => Bytes::ZERO,
+        let unplaced = |(area, bytes): (&Area, &Bytes)| {
+            let (area, offset, bytes) = (*area, Bytes::ZERO, *bytes);
+            Operand { area, offset, bytes }
         };
-        let mut values: Vec<Operand> = areas
-            .iter()
-            .enumerate()
-            .map(|(i, area)| Operand { area: *area, offset: Bytes::ZERO, bytes: size(i) })
-            .collect();
+        let mut values: Vec<Operand> = areas.iter().zip(&sizes).map(unplaced).collect();
         let slot = stack(&mut values, Area::Slot);
         let outbox = stack(&mut values, Area::Outbox);
 
         let transient: Vec<usize> =
             (0..values.len()).filter(|i| areas[*i] == Area::Transient).collect();
         let living =
-            |&i: &usize| Block { bytes: size(i), first: lives[i].first, last: lives[i].last };
+            |&i: &usize| Block { bytes: sizes[i], first: lives[i].first, last: lives[i].last };
         let mut blocks: Vec<Block> = transient.iter().map(living).collect();
         let scratch = scratch(graph, samples);
         blocks.extend(scratch.iter().map(|&(at, bytes)| during(at, bytes)));
-        let staged = staged(graph, |value| is_packed(value.index()));
-        let shares = |&(at, value): &(usize, ValueId)| {
-            !is_own(value.index()) && is_loss_gradient(inputs, &graph.computations[at])
-        };
-        let (shared, staged): (Vec<_>, Vec<_>) = staged.into_iter().partition(shares);
+        let mut staged = staged(graph, |value| is_packed(value.index()));
+        staged.retain(|&(at, value)| in_place.is_none_or(|own| !own.shares(at, value)));
         blocks.extend(staged.iter().map(|&(at, value)| during(at, whole(value.index()))));
         let (offsets, total) = pack(&blocks);
 
@@ -95,9 +83,6 @@ impl Places {
         for (&i, offset) in transient.iter().zip(of_values) {
             values[i].offset = *offset;
         }
-        if let Some([logits, gradient]) = in_place {
-            values[gradient.index()] = values[logits.index()];
-        }
         let mut workspaces = vec![None; graph.computations.len()];
         for (&(at, bytes), offset) in scratch.iter().zip(of_scratch) {
             workspaces[at] = Some(place(offset, bytes));
@@ -106,20 +91,19 @@ impl Places {
         for (&(at, value), offset) in staged.iter().zip(of_staged) {
             unpacked[at].insert(value, place(offset, whole(value.index())));
         }
-        for (at, gradient) in shared {
-            let logits = in_place.map(|[logits, _]| logits);
-            if let Some(there) = logits.and_then(|logits| unpacked[at].get(&logits).copied()) {
+        if let Some(InPlace { at, logits, gradient }) = in_place {
+            values[gradient.index()] = values[logits.index()];
+            if let Some(there) = unpacked[at].get(&logits).copied() {
                 unpacked[at].insert(gradient, there);
             }
         }
-        let extent = |forward: bool| {
-            let ends = blocks.iter().zip(&offsets);
-            ends.filter(|(b, _)| (b.first < graph.forward_end) == forward)
-                .map(|(b, offset)| *offset + aligned(b.bytes))
-                .max()
-                .unwrap_or_default()
-        };
-        let (transient_forward, transient_backward) = (extent(true), extent(false));
+        // Of the forward pass and of the backward pass.
+        let mut ends = [Bytes::ZERO; 2];
+        for (block, offset) in blocks.iter().zip(&offsets) {
+            let end = &mut ends[usize::from(block.first >= graph.forward_end)];
+            *end = (*end).max(*offset + aligned(block.bytes));
+        }
+        let [transient_forward, transient_backward] = ends;
         Self {
             values,
             unpacked,
@@ -175,6 +159,33 @@ impl Places {
     }
 }
 
+/// What is known of a stage's values before they have places, by value.
+struct Unplaced {
+    lives: Vec<Life>,
+    areas: Vec<Area>,
+    sizes: Vec<Bytes>,
+    in_place: Option<InPlace>,
+}
+
+impl Unplaced {
+    fn new(inputs: &Inputs, graph: &TrainingGraph) -> Self {
+        let mut lives = lives(graph);
+        let areas = areas_of(graph, &lives);
+        let mut sizes: Vec<Bytes> = graph.values.iter().map(|v| stored(inputs, v)).collect();
+        let in_place = InPlace::of(inputs.graph, graph, &sizes, &lives);
+        let fits = |own: &InPlace| {
+            let area = |value: ValueId| areas[value.index()];
+            area(own.logits) == Area::Slot || area(own.gradient) == Area::Transient
+        };
+        let in_place = in_place.filter(fits);
+        if let Some(InPlace { logits, gradient, .. }) = in_place {
+            lives[logits.index()].last = lives[gradient.index()].last;
+            sizes[gradient.index()] = Bytes::ZERO;
+        }
+        Self { lives, areas, sizes, in_place }
+    }
+}
+
 /// The scratch of each computation that needs some.
 fn scratch(graph: &TrainingGraph, samples: u64) -> Vec<(usize, Bytes)> {
     let bytes = graph.computations.iter().map(|c| match c.kind {
@@ -196,9 +207,9 @@ pub(in crate::plan) fn working_bytes(inputs: &Inputs, graph: &TrainingGraph) -> 
     let precision = inputs.training.precision;
     let is_packed =
         |value: ValueId| is_packed(precision, inputs.graph, &graph.values[value.index()]);
-    let shared = in_place(inputs, graph).map(|[_, gradient]| gradient);
+    let in_place = in_place(inputs, graph);
     for (at, value) in staged(graph, is_packed) {
-        if shared == Some(value) && is_loss_gradient(inputs, &graph.computations[at]) {
+        if in_place.is_some_and(|own| own.shares(at, value)) {
             continue;
         }
         bytes[at] += aligned(graph.values[value.index()].extent.bytes(inputs.samples)).0;
@@ -247,39 +258,9 @@ fn lives(graph: &TrainingGraph) -> Vec<Life> {
     lives.into_iter().map(|life| life.unwrap_or(never)).collect()
 }
 
-/// Whether a computation is the gradient of what a loss judges.
-fn is_loss_gradient(inputs: &Inputs, computation: &Computation) -> bool {
-    computation.kind == ComputationKind::InputGradient
-        && inputs.graph.node(computation.node).op.is_loss()
-}
-
-/// The logits and their gradient, which the loss writes over them: of a large vocabulary they are the stage's
-/// largest values. None where somebody else has to do with either.
-pub(in crate::plan) fn in_place(inputs: &Inputs, graph: &TrainingGraph) -> Option<[ValueId; 2]> {
-    let lives = lives(graph);
-    over_logits(inputs, graph, &areas_of(graph, &lives), &lives)
-}
-
-fn over_logits(
-    inputs: &Inputs,
-    graph: &TrainingGraph,
-    areas: &[Area],
-    lives: &[Life],
-) -> Option<[ValueId; 2]> {
-    let at = graph.computations.iter().position(|c| is_loss_gradient(inputs, c))?;
-    let Computation { reads, writes, .. } = &graph.computations[at];
-    let (&logits, &[gradient]) = (reads.first()?, &writes[..]) else { return None };
-    let ports = [&graph.sends, &graph.receives, &graph.gradient_sends, &graph.gradient_receives];
-    let travels = |value| ports.iter().any(|ports| ports.iter().any(|port| port.value == value));
-    if travels(logits) || travels(gradient) || graph.loads.contains(&logits) {
-        return None;
-    }
-    let [of_logits, of_gradient] = [logits, gradient].map(|value| areas[value.index()]);
-    let fits = of_logits == Area::Slot || of_gradient == Area::Transient;
-    let [bytes, needed] =
-        [logits, gradient].map(|value| stored(inputs, &graph.values[value.index()]));
-    let is_last = lives[logits.index()].last == at as u32;
-    (fits && is_last && bytes == needed).then_some([logits, gradient])
+/// Whose gradient lies in its place.
+pub(in crate::plan) fn in_place(inputs: &Inputs, graph: &TrainingGraph) -> Option<InPlace> {
+    Unplaced::new(inputs, graph).in_place
 }
 
 /// The area of each value.

@@ -24,7 +24,7 @@ use crate::graph::autodiff::{ComputationKind, TrainingGraph};
 use crate::ids::ValueId;
 use crate::plan::Inputs;
 use crate::plan::layout::aligned;
-use crate::plan::lower::{in_place, stored, working_bytes};
+use crate::plan::lower::{InPlace, in_place, stored, working_bytes};
 use crate::recompute::{Node, Problem, ProblemError};
 
 /// A value is small when it has at most this part of the bytes of all that its computation writes.
@@ -99,7 +99,7 @@ struct Building<'a> {
     /// By computation: bytes that it alone uses.
     scratch: Vec<u64>,
     /// Logits, and the gradient that is written over them: it takes no bytes, but its readers need theirs.
-    in_place: Option<[ValueId; 2]>,
+    in_place: Option<InPlace>,
     /// By value: the node that writes it.
     writer: Vec<Option<u32>>,
     nodes: Vec<Node>,
@@ -193,7 +193,7 @@ impl Building<'_> {
 
     /// What a value is written over.
     fn below(&self, value: ValueId) -> Option<ValueId> {
-        self.in_place.and_then(|[logits, gradient]| (gradient == value).then_some(logits))
+        self.in_place.filter(|own| own.gradient == value).map(|own| own.logits)
     }
 
     fn bytes(&self, value: ValueId) -> u64 {

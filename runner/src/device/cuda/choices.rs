@@ -64,7 +64,7 @@ impl Choices {
         let key = format!("{}\n{key}", self.who);
         let kept = self.cache.kept(&key);
         if let Some(chosen) = kept.and_then(|kept| ways.iter().position(|way| *way == kept)) {
-            self.tell(name, (chosen, ways.len()), "as measured before");
+            self.tell(name, chosen, ways.len(), "as measured before");
             return Ok(chosen);
         }
         let Some(mut watch) = self.watch.take() else { return Ok(0) };
@@ -82,11 +82,11 @@ impl Choices {
         self.cache.keep(&key, &ways[chosen]);
         let us = |time: u64| format!("{:.1} us", time as f64 / 1e3);
         let first = times[0].map_or("which cannot be taken".into(), us);
-        self.tell(name, (chosen, ways.len()), &format!("{}, the first {first}", us(least)));
+        self.tell(name, chosen, ways.len(), &format!("{}, the first {first}", us(least)));
         Ok(chosen)
     }
 
-    fn tell(&mut self, name: &str, (chosen, count): (usize, usize), why: &str) {
+    fn tell(&mut self, name: &str, chosen: usize, count: usize, why: &str) {
         self.told.push(format!("{name}: {} of {count}, {why}", chosen + 1));
     }
 }

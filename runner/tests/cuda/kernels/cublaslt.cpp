@@ -52,8 +52,6 @@ static void put(int kind, void *at, int64_t i, float value) {
     else ((uint16_t *)at)[i] = uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-static uint64_t size_of(int kind) { return kind == F32 ? 4 : 2; }
-
 // Rows and columns of what a product takes.
 static void sizes(const Layout *of, bool transposed, uint64_t *rows, uint64_t *columns) {
     *rows = transposed ? of->columns : of->rows;
@@ -65,7 +63,8 @@ static bool fits(const Operation *op, const Layout *a, const Layout *b, const La
     sizes(a, op->transposed[0], &m, &k);
     sizes(b, op->transposed[1], &depth, &n);
     bool fits = k == depth && c->rows == m && c->columns == n && a->kind == b->kind;
-    for (const Layout *of : {a, b, c}) {
+    const Layout *all[] = {a, b, c};
+    for (const Layout *of : all) {
         fits &= of->leading >= int64_t(of->rows) && of->batch == c->batch && (of->kind == F32 || of->kind == BF16);
     }
     fits &= op->scale == F32 && (op->compute == COMPUTE_F32 || (op->compute == COMPUTE_TF32 && a->kind == F32));
