@@ -20,7 +20,7 @@
 
 use super::Sequence;
 use crate::cost::Costs;
-use crate::graph::autodiff::{ComputationKind, TrainingGraph};
+use crate::graph::autodiff::{Computation, ComputationKind, TrainingGraph};
 use crate::ids::ValueId;
 use crate::plan::Inputs;
 use crate::plan::layout::aligned;
@@ -174,7 +174,8 @@ impl Building<'_> {
                 computation.reads.iter().flat_map(|value| [Some(*value), self.below(*value)]);
             let reads = places.flatten().filter_map(|value| self.writer[value.index()]);
             let inputs = after.into_iter().chain(reads).collect();
-            let once = computation.kind == ComputationKind::WeightGradient;
+            let once =
+                computation.kind == ComputationKind::WeightGradient || self.is_fixed(computation);
             let time = self.costs.time(computation).0 as f64;
             let scratch = self.scratch[at as usize];
             let node = Node { bytes, scratch, time, inputs, output: true, once };
@@ -194,6 +195,15 @@ impl Building<'_> {
     /// What a value is written over.
     fn below(&self, value: ValueId) -> Option<ValueId> {
         self.in_place.filter(|own| own.gradient == value).map(|own| own.logits)
+    }
+
+    /// Whether a computation is done once because a gradient is written over logits: those of the loss; and what makes
+    /// the logits, where the gradient waits in their place for the weight part.
+    fn is_fixed(&self, computation: &Computation) -> bool {
+        let (graph, Some(own)) = (self.graph, self.in_place) else { return false };
+        let is_split = (graph.input_gradient_end as usize) < graph.computations.len();
+        computation.node == graph.computations[own.at].node
+            || is_split && computation.writes.contains(&own.logits)
     }
 
     fn bytes(&self, value: ValueId) -> u64 {
