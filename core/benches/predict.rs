@@ -57,6 +57,7 @@ fn main() {
             cluster: &plan.cluster,
             optimizer: plan.optimizer,
             training: plan.training,
+            halves: plan.cluster.device.halves(),
         };
         let graphs = training_graphs(&inputs);
         let programs = lower(&inputs, &graphs);

@@ -40,7 +40,8 @@ pub use tune::TuneArgs;
 
 use crate::checkpoint::LATEST;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use pipewright_core::plan::{Data, STEPS_MAX};
+use pipewright_core::cost::Halves;
+use pipewright_core::plan::{Data, Plan, STEPS_MAX};
 use std::path::PathBuf;
 
 /// Plans and runs the parallel training of neural networks.
@@ -157,6 +158,17 @@ pub enum DeviceKind {
     /// Nothing: the times of the plan's costs are spent, messages are real. Trains nothing; shows
     /// how a plan would run on a cluster that is not there.
     Model,
+}
+
+impl DeviceKind {
+    /// How it computes with what is stored in two bytes.
+    pub fn halves(self, plan: &Plan) -> Halves {
+        match self {
+            Self::Cpu => Halves::Unpacked,
+            Self::Cuda => Halves::AsTheyLie,
+            Self::Model => plan.cluster.device.halves(),
+        }
+    }
 }
 
 /// Whether to.

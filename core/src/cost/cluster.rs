@@ -41,6 +41,16 @@ pub struct Efficiencies {
     pub memory: Option<f64>,
 }
 
+/// How a device computes with values that are stored in two bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Halves {
+    /// Its kernels read and write them where they lie.
+    AsTheyLie,
+    /// Its kernels know single precision alone: what a computation reads is unpacked before, what it writes packed
+    /// behind it.
+    Unpacked,
+}
+
 /// One processor that executes kernels.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -79,6 +89,14 @@ impl Device {
         let half = self.half_flops_per_sec.filter(|_| precision.is_half());
         let eight = half.and(self.fp8_flops_per_sec).filter(|_| precision == Precision::Fp8);
         eight.or(half).unwrap_or(self.flops_per_sec)
+    }
+
+    /// How it computes with what is stored in two bytes.
+    pub fn halves(&self) -> Halves {
+        match self.half_flops_per_sec {
+            Some(_) => Halves::AsTheyLie,
+            None => Halves::Unpacked,
+        }
     }
 
     /// Share of the memory bandwidth that operations reach.

@@ -32,7 +32,7 @@ pub mod takisawa;
 mod transformer;
 mod workload;
 
-pub use cluster::{Cluster, ClusterError, Device, Efficiencies, Level, Link};
+pub use cluster::{Cluster, ClusterError, Device, Efficiencies, Halves, Level, Link};
 pub use codec_speed::CodecSpeed;
 pub use presets::CLUSTERS;
 pub use profile::{MeasuredNode, Profile, ProfileError, Sample, SplitSample};

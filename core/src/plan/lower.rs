@@ -24,7 +24,7 @@ pub(crate) use stage::{AreaBytes, area_bytes};
 pub(super) use stage::{in_place, working_bytes};
 
 use super::{Area, Communication, DataParallel, Instruction, Optimizer, Program, Training};
-use crate::cost::Cluster;
+use crate::cost::{Cluster, Halves};
 use crate::graph::Graph;
 use crate::graph::autodiff::{self, BackwardStyle, TrainingGraph};
 use crate::ids::{LaneId, NodeId, StageId, ValueId};
@@ -52,6 +52,8 @@ pub struct Inputs<'a> {
     pub optimizer: Optimizer,
     /// How training goes: what else is kept or done.
     pub training: Training,
+    /// How the devices compute with what is stored in two bytes.
+    pub halves: Halves,
 }
 
 impl Inputs<'_> {

@@ -342,6 +342,7 @@ impl Plan {
             cluster: &self.cluster,
             optimizer: self.optimizer,
             training: self.training,
+            halves: self.cluster.device.halves(),
         }
     }
 

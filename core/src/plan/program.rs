@@ -208,8 +208,17 @@ pub struct Operand {
     pub area: Area,
     /// Offset in the area.
     pub offset: Bytes,
-    /// Size.
+    /// What it takes there.
     pub bytes: Bytes,
+    /// Its elements, where each takes two bytes; else each takes four.
+    pub halves: Option<u64>,
+}
+
+impl Operand {
+    /// Numbers that it holds.
+    pub fn elements(&self) -> u64 {
+        self.halves.unwrap_or(self.bytes.0 / 4)
+    }
 }
 
 /// One kernel call, see [`crate::graph::autodiff::Computation`] for what it reads and writes.
@@ -227,9 +236,10 @@ pub struct Kernel {
     pub wanted: u64,
     /// Scratch, where the kernel needs some.
     pub workspace: Option<Operand>,
-    /// What is unpacked before: bf16 and the f32 that [`Self::reads`] names.
+    /// What is unpacked before: bf16 and the f32 that [`Self::reads`] names. Nothing where devices take it as it lies.
     pub unpack: Vec<(Operand, Operand)>,
-    /// What is packed afterwards: the f32 that [`Self::writes`] names, and bf16.
+    /// What is packed afterwards: the f32 that [`Self::writes`] names, and bf16. Else partial sums alone, which hosts may
+    /// add up in f32.
     pub pack: Vec<(Operand, Operand)>,
     /// Indexes of the node's parameters in [`StageProgram::params`]: a consecutive range.
     pub params: Range<u32>,
@@ -367,11 +377,12 @@ pub enum Instruction {
 }
 
 impl Kernel {
-    /// Where the value lies packed that [`Self::reads`] or [`Self::writes`] names; none where it is not.
+    /// Where the value lies in two bytes an element that [`Self::reads`] or [`Self::writes`] names; none where it does not.
     pub fn packed(&self, operand: &Operand) -> Option<Operand> {
+        let itself = || operand.halves.map(|_| *operand);
         let read = self.unpack.iter().find(|(_, f32)| f32 == operand).map(|(packed, _)| *packed);
         let written = || self.pack.iter().find(|(f32, _)| f32 == operand);
-        read.or_else(|| written().map(|(_, packed)| *packed))
+        read.or_else(|| written().map(|(_, packed)| *packed)).or_else(itself)
     }
 }
 

@@ -49,13 +49,13 @@ pub use steady::{Steady, steady};
 pub use sums::{Offer, adaptive, offers};
 pub use throughput::Throughput;
 
-use crate::cost::Costs;
+use crate::cost::{Costs, Halves};
 use crate::graph::Graph;
 use crate::graph::autodiff::{self, TrainingGraph};
 use crate::ids::{LaneId, StageId};
 use crate::plan::{
-    Draft, Expectation, Instruction, Kernel, Plan, PlanError, Program, ScheduleText, VERSION,
-    groups, lower, lower_evaluation,
+    Draft, Expectation, Inputs, Instruction, Kernel, Plan, PlanError, Program, ScheduleText,
+    VERSION, groups, lower, lower_evaluation,
 };
 use crate::simulate::{Copies, StageCost, Stuck, simulate};
 use crate::timeline::Timeline;
@@ -98,10 +98,18 @@ pub struct Prediction {
 /// # Errors
 /// The first thing about the plan that does not fit.
 pub fn predict(plan: &Plan) -> Result<Prediction, PredictError> {
+    predict_with(plan, plan.cluster.device.halves())
+}
+
+/// The same for devices that may be others than the cluster's: their arenas differ, their times do not.
+///
+/// # Errors
+/// As [`predict`].
+pub fn predict_with(plan: &Plan, halves: Halves) -> Result<Prediction, PredictError> {
     let (graph, schedule) = plan.check()?;
     let costs = plan.costs(&graph, plan.samples());
     let costs = costs.with_backward(schedule.splits_backward());
-    let inputs = plan.inputs(&graph, &schedule);
+    let inputs = Inputs { halves, ..plan.inputs(&graph, &schedule) };
     let graphs = plan.training_graphs(&inputs).map_err(PlanError::from)?;
     let programs = lower(&inputs, &graphs);
     let groups = groups(&inputs);
@@ -147,12 +155,12 @@ fn computations(graph: &TrainingGraph, costs: &Costs) -> [u64; 3] {
     count
 }
 
-/// What each rank does to evaluate one mini-batch.
+/// What each rank does to evaluate one mini-batch, in the arena that [`predict_with`] lays out for the same devices.
 ///
 /// # Errors
 /// The first thing about the plan that does not fit.
-pub fn evaluation(plan: &Plan) -> Result<Vec<Vec<Instruction>>, PredictError> {
-    evaluation_of(plan, plan.micro_batches)
+pub fn evaluation(plan: &Plan, halves: Halves) -> Result<Vec<Vec<Instruction>>, PredictError> {
+    evaluation_of(plan, halves, plan.micro_batches)
 }
 
 /// The same for its first micro-batches alone.
@@ -161,10 +169,11 @@ pub fn evaluation(plan: &Plan) -> Result<Vec<Vec<Instruction>>, PredictError> {
 /// As [`evaluation`].
 pub fn evaluation_of(
     plan: &Plan,
+    halves: Halves,
     micro_batches: u32,
 ) -> Result<Vec<Vec<Instruction>>, PredictError> {
     let (graph, schedule) = plan.check()?;
-    let inputs = plan.inputs(&graph, &schedule);
+    let inputs = Inputs { halves, ..plan.inputs(&graph, &schedule) };
     let graphs = plan.training_graphs(&inputs).map_err(PlanError::from)?;
     Ok(lower_evaluation(&inputs, &graphs, micro_batches))
 }

@@ -10,6 +10,7 @@ mod communication;
 mod drift;
 mod explain;
 mod forms;
+mod halves;
 mod in_order;
 mod llm;
 mod loss_memory;

@@ -1,6 +1,6 @@
 //! Estimates of schedules against the programs that the same schedules are lowered to.
 
-use pipewright_core::cost::{Cluster, Link};
+use pipewright_core::cost::{Cluster, Halves, Link};
 use pipewright_core::graph::{Graph, GraphBuilder};
 use pipewright_core::plan::{
     Communication, DataParallel, DataParallelMode, Draft, Inputs, Model, Optimizer, Program,
@@ -45,6 +45,7 @@ fn programs(schedule: &Schedule) -> Vec<Program> {
         cluster: &cluster(schedule.stages(), 0),
         optimizer: Optimizer::default(),
         training: Training::default(),
+        halves: Halves::Unpacked,
     };
     lower(&inputs, &training_graphs(&inputs))
 }

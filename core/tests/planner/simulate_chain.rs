@@ -1,6 +1,6 @@
 //! Steps from schedules alone against those of the programs that the same plans are lowered to.
 
-use pipewright_core::cost::{Cluster, Costs, Link};
+use pipewright_core::cost::{Cluster, Costs, Halves, Link};
 use pipewright_core::graph::presets::Preset;
 use pipewright_core::graph::{Graph, GraphBuilder};
 use pipewright_core::partition::uniform;
@@ -79,6 +79,7 @@ fn inputs<'a>(
         cluster,
         optimizer: Optimizer::default(),
         training: Training::default(),
+        halves: Halves::Unpacked,
     }
 }
 

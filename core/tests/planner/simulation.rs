@@ -6,7 +6,7 @@
 //! | f, b | forward and backward time of a stage for one micro-batch |
 //! | t | time of one message |
 
-use pipewright_core::cost::{Cluster, Link};
+use pipewright_core::cost::{Cluster, Halves, Link};
 use pipewright_core::graph::{Graph, GraphBuilder};
 use pipewright_core::ids::{LaneId, MicroBatch, StageId};
 use pipewright_core::plan::{
@@ -82,6 +82,7 @@ impl Pipeline {
             cluster: &self.cluster(),
             optimizer: Optimizer::default(),
             training: Training::default(),
+            halves: Halves::Unpacked,
         };
         lower(&inputs, &training_graphs(&inputs))
     }

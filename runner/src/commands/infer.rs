@@ -8,11 +8,12 @@ use crate::train::{StopFlag, TrainError};
 use crate::transport::local::local;
 use crate::transport::{Transport, launched_by_mpi};
 use crate::weights::{self, WeightSource};
+use pipewright_core::cost::Halves;
 use pipewright_core::graph::SampleSpec;
 use pipewright_core::plan::{
     Communication, Data, DataParallel, Instruction, Optimizer, Plan, Training,
 };
-use pipewright_core::predict::{Prediction, evaluation, predict};
+use pipewright_core::predict::{Prediction, evaluation, predict_with};
 use std::path::Path;
 
 /// This process among others of the job.
@@ -128,7 +129,7 @@ impl Network {
         split: Split,
         process: Option<Process>,
     ) -> Result<Self, Failure> {
-        let prediction = predict(&plan)?;
+        let prediction = predict_with(&plan, Halves::Unpacked)?;
         let graph = &prediction.graph;
         super::runnable(graph)?;
         super::run::fits(&plan, &prediction, process.map(|process| process.rank), 1)?;
@@ -141,7 +142,7 @@ impl Network {
         let speaks = process.is_none_or(|process| process.rank == 0);
         let weights = weights::open_fitting(path, graph, speaks)?;
         Ok(Self {
-            instructions: evaluation(&plan)?,
+            instructions: evaluation(&plan, Halves::Unpacked)?,
             threads: super::run::threads(args.threads, plan.ranks())?,
             stop: super::run::stop_flag()?,
             data: DataSet { train: split.clone(), test: split },

@@ -27,7 +27,7 @@ use asked::{nothing_is_trained, plan_of};
 pub(super) use launch::together;
 use output::Output;
 use pipewright_core::plan::{Data, Instruction, Plan, Program};
-use pipewright_core::predict::{Prediction, Throughput, evaluation, predict};
+use pipewright_core::predict::{Prediction, Throughput, evaluation, predict_with};
 use pipewright_core::units::{Bytes, Nanos};
 use rank_errors::known_to_all;
 pub(super) use rank_errors::{caused_by_peer, failure};
@@ -186,7 +186,8 @@ impl Run {
         stop: StopFlag,
     ) -> Result<Self, Failure> {
         let threads = threads(args.threads, plan.ranks())?;
-        let prediction = predict(&plan)?;
+        let halves = args.device.halves(&plan);
+        let prediction = predict_with(&plan, halves)?;
         let modelled = args.device == DeviceKind::Model;
         let gpus = match args.device {
             DeviceKind::Cuda => super::devices::usable_gpus()?,
@@ -200,7 +201,7 @@ impl Run {
             super::runnable(&prediction.graph)?;
             has_room(args, &plan, &prediction, process.map(|(rank, ..)| rank))?;
         }
-        let evaluation = evaluation(&plan)?;
+        let evaluation = evaluation(&plan, halves)?;
         let sample = prediction.graph.sample().expect("plans train on samples");
         let mut data = data::open(&plan.data, &sample, plan.seed)
             .map_err(|e| Failure::usage(format!("data {}: {e}", plan.data)))?;

@@ -279,7 +279,7 @@ impl<'a, T: Transport> Rank<'a, T> {
     /// What a sum of gradients gives: of a node of which the rank has a slice that, or all of a partial sum.
     fn summed(&self, kernel: &Kernel) -> &'a TensorSpec {
         let whole = self.graph.whole(kernel.node);
-        match kernel.writes[0].bytes == whole.bytes() * self.plan.samples() {
+        match kernel.writes[0].elements() == whole.elements() * self.plan.samples() {
             true => whole,
             false => &self.graph.node(kernel.node).output,
         }
@@ -297,6 +297,9 @@ impl<'a, T: Transport> Rank<'a, T> {
         }
         let region = |operand: &Operand| stage.region(operand, pass.slot, pass.outbox);
         let (threads, precision) = (self.threads, self.plan.training.precision);
+        let is_single = |operand: &Operand| operand.halves.is_none();
+        let mut operands = kernel.reads.iter().chain(&kernel.writes);
+        debug_assert!(operands.all(is_single), "a program for processors unpacks halves");
         for (lies, f32) in &kernel.unpack {
             let work =
                 |from: &[f32], into: &mut [f32]| packed::unpack(precision, threads, from, into);
@@ -326,7 +329,7 @@ impl<'a, T: Transport> Rank<'a, T> {
             let packed = kernel.packed(operand).filter(|_| takes_packed);
             let region = region(&packed.unwrap_or(*operand));
             let image = self.images.at(stage.stage, at, place);
-            Place { region, elements: operand.bytes.0 / 4, packed: packed.is_some(), image }
+            Place { region, elements: operand.elements(), packed: packed.is_some(), image }
         };
         let untrained = params.iter().filter(|p| p.gradient.is_none());
         // Where gradients will lie another bucket may be summed until the first kernel adds to them.

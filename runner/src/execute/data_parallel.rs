@@ -87,6 +87,9 @@ impl<T: Transport> Rank<'_, T> {
     /// Starts to sum a bucket of a stage.
     pub(super) fn reduce(&mut self, stage: StageId, bucket: &Bucket) -> Result<(), TransportError> {
         self.recorder.reducing(stage, self.transport.now_ns());
+        while let Some(before) = self.gradients.next_behind(bucket.slot) {
+            self.hand_out(before)?;
+        }
         let call = match self.replica.data_parallel.through_first() {
             true => Collective::Reduce,
             false => Collective::AllReduce,
@@ -158,10 +161,11 @@ impl<T: Transport> Rank<'_, T> {
 
     /// Waits until a bucket is summed.
     ///
-    /// All that devices of a host ask each other for is asked by this thread, in the order in which sums
-    /// began; the exchange's own thread calls no device but its own. A host waits for the exchange
+    /// All that devices of a host ask each other for is asked by this thread, in an order that follows from the
+    /// program alone; the exchange's own thread calls no device but its own. A host waits for the exchange
     /// between the two parts, and what others need for that was asked of every device before: so no
-    /// rank waits for what another one asks for later.
+    /// rank waits for what another one asks for later. While the backward pass goes on that is so where all that
+    /// sum together have one program.
     pub(super) fn wait_bucket(&mut self, slot: u32) -> Result<(), TransportError> {
         if !self.arena.talks() {
             return self.gradients.wait(&mut self.transport, slot);
@@ -171,15 +175,21 @@ impl<T: Transport> Rank<'_, T> {
             Sum::Host | Sum::Device { intra_node: None, .. } => self.wait_exchange(slot)?,
             Sum::Device { intra_node: Some(_), .. } => {
                 while let Some(next) = self.gradients.next_inside(slot) {
-                    self.wait_exchange(next)?;
-                    if let Sum::Device { intra_node: Some(intra_node), .. } =
-                        self.gradients.sum(next)
-                    {
-                        self.arena.broadcast_intra_node(intra_node.group, intra_node.shards, next);
-                    }
+                    self.hand_out(next)?;
                 }
                 self.arena.wait_join(slot);
             }
+        }
+        Ok(())
+    }
+
+    /// Waits for the exchange of a sum that devices of this host began, and has them hand it out.
+    fn hand_out(&mut self, slot: u32) -> Result<(), TransportError> {
+        self.wait_exchange(slot)?;
+        if let Sum::Device { intra_node: Some(IntraNode { group, shards }), .. } =
+            self.gradients.sum(slot)
+        {
+            self.arena.broadcast_intra_node(group, shards, slot);
         }
         Ok(())
     }

@@ -31,6 +31,8 @@ struct Coded {
     region: Region,
     /// What devices of this host add up and hand out; empty where none do.
     shards: Vec<Region>,
+    /// Whether all that sum it have one program: replicas of one lane.
+    is_alike: bool,
     /// Whether devices sum it as it is: all of them are on one host.
     is_joined: bool,
     /// Its parameters and their places in it.
@@ -62,11 +64,22 @@ pub(super) struct IntraNode<'a> {
     pub shards: &'a [Region],
 }
 
+/// So many sums are on their way when another one begins: the device computes what they wait for, so that a host
+/// which waits for the one before them does not make it wait.
+const BEHIND: usize = 2;
+
 /// Sums that devices of hosts have begun and not handed out, in the order in which they began: group and
 /// slot. A group's are handed out in that order, whichever a rank's program waits for first.
 struct Begun(Vec<(u32, u32)>);
 
 impl Begun {
+    /// The oldest of a group of which [`BEHIND`] have begun; no more among them then.
+    fn next_behind(&mut self, group: u32) -> Option<u32> {
+        let mut own = (0..self.0.len()).filter(|at| self.0[*at].0 == group);
+        let oldest = own.next()?;
+        (own.count() + 1 >= BEHIND).then(|| self.0.remove(oldest).1)
+    }
+
     /// The next one on the way to that of a slot, which is no more among them then.
     fn next_for(&mut self, slot: u32) -> Option<u32> {
         let (group, _) = *self.0.iter().find(|(_, other)| *other == slot)?;
@@ -106,6 +119,7 @@ impl Gradients {
                     group: bucket.group,
                     region: bucket.region,
                     shards: vec![],
+                    is_alike: false,
                     is_joined: false,
                     params: params(stage, bucket),
                     holders: 1,
@@ -156,6 +170,8 @@ impl Gradients {
         let hosts = if communication.hierarchical { Some(transport.hosts()?) } else { None };
         for (coded, spec) in self.buckets.iter_mut().zip(&specs) {
             coded.holders = holders(&spec.group, hosts.as_deref());
+            let lane = |rank: &u32| plan.mesh().lane(*rank);
+            coded.is_alike = spec.group.windows(2).all(|pair| lane(&pair[0]) == lane(&pair[1]));
         }
         self.layout = Some(match &hosts {
             None => "flat".into(),
@@ -240,6 +256,14 @@ impl Gradients {
             (Some((at, reduction)), Some(exchange)) => exchange.start_there(at, reduction),
             _ => Ok(()),
         }
+    }
+
+    /// The slot whose sum devices of this host hand out before that of `slot` begins, while the backward pass goes on;
+    /// none where ranks of several lanes sum together, whose programs begin sums in orders of their own.
+    pub fn next_behind(&mut self, slot: u32) -> Option<u32> {
+        let coded = self.buckets.iter().find(|bucket| bucket.slot == slot)?;
+        let (group, is_alike) = (coded.group, coded.is_alike);
+        if is_alike { self.begun.next_behind(group) } else { None }
     }
 
     /// The slot whose sum devices of this host hand out next, for that of `slot`; none when that is done.
@@ -393,5 +417,13 @@ mod tests {
         assert_eq!(handed_out(7), [5, 7], "the other group is not asked");
         assert!(handed_out(5).is_empty(), "it was handed out for the other's sake");
         assert_eq!([handed_out(6), handed_out(4)], [[6], [4]]);
+    }
+
+    #[test]
+    fn two_sums_of_a_group_are_on_their_way() {
+        let mut begun = Begun(vec![(0, 5), (1, 6), (0, 7)]);
+        assert_eq!([begun.next_behind(0), begun.next_behind(0)], [Some(5), None]);
+        assert_eq!([begun.next_behind(1), begun.next_behind(2)], [None, None], "too few");
+        assert_eq!(begun.0, [(1, 6), (0, 7)]);
     }
 }

@@ -134,7 +134,7 @@ fn reading_ahead_changes_nothing() {
     let draft = Draft { data: digits(), ..crate::common::draft(Preset::DigitsCnn, 1) };
     let plan = draft.plan().unwrap().0;
     let prediction = predict(&plan).unwrap();
-    let tests = evaluation(&plan).unwrap();
+    let tests = evaluation(&plan, plan.cluster.device.halves()).unwrap();
     let data = open(&plan.data, &prediction.graph.sample().unwrap(), plan.seed).unwrap();
     let program = &prediction.programs[0];
     let counts = |ahead: bool| {

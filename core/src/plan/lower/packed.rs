@@ -1,6 +1,7 @@
 //! Values that are stored in half the bytes, and their sizes.
 
 use super::Inputs;
+use crate::cost::Halves;
 use crate::graph::autodiff::{Computation, Role, TrainingGraph, Value};
 use crate::graph::{DType, Graph};
 use crate::ids::{NodeId, ValueId};
@@ -50,17 +51,24 @@ fn packed(bytes: Bytes) -> Bytes {
     Bytes((bytes.0 / 2).next_multiple_of(4))
 }
 
-/// The packed values that each computation reads or writes: it finds them unpacked in memory of its
-/// own. Each once, by computation. What ranks exchange they take as it lies.
+/// The packed values that each computation reads or writes and finds unpacked in memory of its own. Each once, by
+/// computation. What ranks exchange they take as it lies, and so do devices that can; but a partial sum may be added up
+/// by hosts, which do it in single precision.
 pub(super) fn staged(
     graph: &TrainingGraph,
+    halves: Halves,
     is_packed: impl Fn(ValueId) -> bool,
 ) -> Vec<(usize, ValueId)> {
     let mut staged = vec![];
+    let unpacked = |computation: &Computation, value: ValueId| match halves {
+        Halves::Unpacked => true,
+        Halves::AsTheyLie => computation.reduces && computation.writes.first() == Some(&value),
+    };
     let computes = |(_, computation): &(usize, &Computation)| !computation.kind.is_exchange();
     for (at, computation) in graph.computations.iter().enumerate().filter(computes) {
         let values = computation.reads.iter().chain(&computation.writes).copied();
-        let values: BTreeSet<ValueId> = values.filter(|value| is_packed(*value)).collect();
+        let values = values.filter(|value| is_packed(*value) && unpacked(computation, *value));
+        let values: BTreeSet<ValueId> = values.collect();
         staged.extend(values.into_iter().map(|value| (at, value)));
     }
     staged

@@ -54,11 +54,11 @@ impl Places {
         let precision = inputs.training.precision;
         let is_packed = |i: usize| is_packed(precision, inputs.graph, &graph.values[i]);
         let whole = |i: usize| graph.values[i].extent.bytes(samples);
-        let unplaced = |(area, bytes): (&Area, &Bytes)| {
-            let (area, offset, bytes) = (*area, Bytes::ZERO, *bytes);
-            Operand { area, offset, bytes }
+        let unplaced = |(i, area): (usize, &Area)| {
+            let halves = is_packed(i).then(|| whole(i).0 / 4);
+            Operand { area: *area, offset: Bytes::ZERO, bytes: sizes[i], halves }
         };
-        let mut values: Vec<Operand> = areas.iter().zip(&sizes).map(unplaced).collect();
+        let mut values: Vec<Operand> = areas.iter().enumerate().map(unplaced).collect();
         let slot = stack(&mut values, Area::Slot);
         let outbox = stack(&mut values, Area::Outbox);
 
@@ -69,14 +69,14 @@ impl Places {
         let mut blocks: Vec<Block> = transient.iter().map(living).collect();
         let scratch = scratch(graph, samples);
         blocks.extend(scratch.iter().map(|&(at, bytes)| during(at, bytes)));
-        let mut staged = staged(graph, |value| is_packed(value.index()));
+        let mut staged = staged(graph, inputs.halves, |value| is_packed(value.index()));
         staged.retain(|&(at, value)| in_place.is_none_or(|own| !own.shares(at, value)));
         blocks.extend(staged.iter().map(|&(at, value)| during(at, whole(value.index()))));
         let (offsets, total) = pack(&blocks);
 
         let place = |offset: &Bytes, bytes| {
             let (area, offset) = (Area::Transient, *offset);
-            Operand { area, offset, bytes }
+            Operand { area, offset, bytes, halves: None }
         };
         let (of_values, rest) = offsets.split_at(transient.len());
         let (of_scratch, of_staged) = rest.split_at(scratch.len());
@@ -208,7 +208,7 @@ pub(in crate::plan) fn working_bytes(inputs: &Inputs, graph: &TrainingGraph) -> 
     let is_packed =
         |value: ValueId| is_packed(precision, inputs.graph, &graph.values[value.index()]);
     let in_place = in_place(inputs, graph);
-    for (at, value) in staged(graph, is_packed) {
+    for (at, value) in staged(graph, inputs.halves, is_packed) {
         if in_place.is_some_and(|own| own.shares(at, value)) {
             continue;
         }

@@ -7,6 +7,7 @@ use crate::execute::{Output, Rank};
 use crate::failure::{Code, Failure};
 use crate::train::TrainError;
 use crate::transport::{ReduceOp, Transport};
+use pipewright_core::cost::Halves;
 use pipewright_core::graph::{Graph, InputSpec, SampleSpec, TargetSpec};
 use pipewright_core::predict::evaluation_of;
 use serde_json::json;
@@ -27,7 +28,7 @@ pub(super) fn generate(args: &PredictArgs) -> Result<(), Failure> {
         let window = Window::new(decoder.length);
         let split = Split::window(window.clone(), &sample);
         let mut network = Network::new(&args.network, plan, split, process)?;
-        network.instructions = evaluation_of(&network.plan, 1)?;
+        network.instructions = evaluation_of(&network.plan, Halves::Unpacked, 1)?;
         let pick = Pick {
             temperature: args.temperature,
             top_k: args.top_k.map_or(usize::MAX, |k| k as usize),

@@ -7,7 +7,7 @@ use crate::device::cuda::{Driver, Engine, Gpu};
 use crate::device::{Accelerator, DeviceError};
 use crate::failure::{Code, Failure};
 use pipewright_core::cost::calibrate::{MessageSample, link};
-use pipewright_core::cost::{Cluster, Link};
+use pipewright_core::cost::{Cluster, Halves, Link};
 use pipewright_core::plan::Program;
 use pipewright_core::units::{Bytes, Nanos};
 use std::time::Instant;
@@ -44,6 +44,14 @@ impl Device {
         // With graphs and chains, as runs are.
         let cuda = CudaArgs { algorithms, ..CudaArgs::default() };
         Ok(Self { gpus, are_processes, cuda })
+    }
+
+    /// How it computes with what is stored in two bytes.
+    pub fn halves(&self) -> Halves {
+        match self.gpus.is_empty() {
+            true => Halves::Unpacked,
+            false => Halves::AsTheyLie,
+        }
     }
 
     /// Ranks that each have one of their own.

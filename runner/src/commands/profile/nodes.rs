@@ -98,6 +98,7 @@ fn measure_size<T: Transport>(
             cluster: &plan.cluster,
             optimizer: plan.optimizer,
             training: plan.training,
+            halves: device.halves(),
         };
         lower(&inputs, &training_graphs(&inputs)).remove(0)
     });

@@ -5,7 +5,8 @@ use super::Supervisor;
 use super::generation::{Running, Why};
 use crate::execute::available_memory;
 use crate::failure::{Code, Failure};
-use pipewright_core::predict::predict;
+use pipewright_core::cost::Halves;
+use pipewright_core::predict::predict_with;
 
 /// Processes of this machine that the kernel has ended for memory; `None` where it does not say.
 pub(super) fn killed() -> Option<u64> {
@@ -37,7 +38,7 @@ impl Supervisor<'_> {
     fn who(&self, running: &Running) -> String {
         let Some(Why::Lost { rank, .. }) = running.why() else { return "a process".into() };
         let plan = self.plan_for(running.ranks).ok();
-        let found = plan.and_then(|plan| Some((predict(&plan).ok()?, plan)));
+        let found = plan.and_then(|plan| Some((predict_with(&plan, Halves::Unpacked).ok()?, plan)));
         let Some((prediction, plan)) = found else { return format!("rank {rank}") };
         let program = &prediction.programs[plan.mesh().lane(rank).index()];
         let stages: Vec<String> = program.stages.iter().map(|s| s.stage.0.to_string()).collect();

@@ -10,12 +10,13 @@ pub mod world;
 use crate::common::{draft_of, networks};
 use crate::distant::processor::Distant;
 use pipewright_core::compress::Reduction;
+use pipewright_core::cost::Halves;
 use pipewright_core::graph::presets::Preset;
 use pipewright_core::plan::{
     BatchNorm, Communication, DataParallel, DataParallelMode, Draft, Edges, Instruction, Plan,
     Precision, Program, Region,
 };
-use pipewright_core::predict::{Prediction, evaluation, predict};
+use pipewright_core::predict::{Prediction, evaluation, predict, predict_with};
 use pipewright_core::schedule::ScheduleKind;
 use pipewright_core::units::Bytes;
 use pipewright_runner::data::{DataSet, open};
@@ -79,9 +80,10 @@ fn connected<'a>(
 }
 
 fn train(plan: &Plan, world: Option<&Arc<World>>) -> Vec<Trained> {
-    let prediction = predict(plan).unwrap();
+    let prediction = predict_with(plan, Halves::AsTheyLie).unwrap();
     let hosts = vec![0; plan.ranks() as usize];
-    let routes = Routes::new(plan, &prediction, &evaluation(plan).unwrap(), &hosts).unwrap();
+    let tests = evaluation(plan, Halves::AsTheyLie).unwrap();
+    let routes = Routes::new(plan, &prediction, &tests, &hosts).unwrap();
     let data = open(&plan.data, &prediction.graph.sample().unwrap(), plan.seed).unwrap();
     // Devices of nobody talk to nobody.
     let alone = World::new(true);
@@ -160,7 +162,7 @@ fn regions(program: &Program) -> Vec<Region> {
 /// As [`alike`], and the hosts read and write nothing of what travels.
 #[track_caller]
 fn untouched(what: &str, plan: &Plan) {
-    let prediction = predict(plan).unwrap();
+    let prediction = predict_with(plan, Halves::AsTheyLie).unwrap();
     for (rank, (_, copies)) in (0..).zip(alike(what, plan)) {
         let regions = regions(&prediction.programs[plan.mesh().place(rank).0.index()]);
         assert!(!regions.is_empty(), "{what}: rank {rank} sends and sums nothing");
@@ -257,7 +259,8 @@ fn beside_what_hosts_do() {
 fn a_rank_that_dies() {
     let plan = draft(0, 3).plan().unwrap().0;
     let prediction = predict(&plan).unwrap();
-    let routes = Routes::new(&plan, &prediction, &evaluation(&plan).unwrap(), &[0; 3]).unwrap();
+    let tests = evaluation(&plan, plan.cluster.device.halves()).unwrap();
+    let routes = Routes::new(&plan, &prediction, &tests, &[0; 3]).unwrap();
     let data = open(&plan.data, &prediction.graph.sample().unwrap(), plan.seed).unwrap();
     let (world, begun, both) = (World::new(false), Barrier::new(3), Barrier::new(2));
     let on_rank = |transport: LocalTransport| -> Option<RunError> {

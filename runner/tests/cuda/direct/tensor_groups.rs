@@ -3,8 +3,9 @@
 use super::world::World;
 use super::{Trained, alike, connected, train};
 use crate::common::tensor_groups::{all, divided, in_stages};
+use pipewright_core::cost::Halves;
 use pipewright_core::plan::{DataParallel, Draft, Plan, Precision};
-use pipewright_core::predict::{evaluation, predict};
+use pipewright_core::predict::{evaluation, predict, predict_with};
 use pipewright_core::schedule::ScheduleKind;
 use pipewright_runner::data::open;
 use pipewright_runner::device::cuda::nccl::Routes;
@@ -16,7 +17,7 @@ use std::sync::Barrier;
 /// Of what a stage computes and keeps for its passes the host reads and writes nothing.
 #[track_caller]
 fn untouched(what: &str, plan: &Plan, trained: &[Trained]) {
-    let prediction = predict(plan).unwrap();
+    let prediction = predict_with(plan, Halves::AsTheyLie).unwrap();
     for (rank, (_, copies)) in (0..).zip(trained) {
         let program = &prediction.programs[plan.mesh().place(rank).0.index()];
         for stage in &program.stages {
@@ -112,7 +113,8 @@ fn groups_with_stages_and_replicas() {
 fn a_rank_that_dies() {
     let plan = divided(&all(9).remove(0).1, 2, false).plan().unwrap().0;
     let prediction = predict(&plan).unwrap();
-    let routes = Routes::new(&plan, &prediction, &evaluation(&plan).unwrap(), &[0; 2]).unwrap();
+    let tests = evaluation(&plan, plan.cluster.device.halves()).unwrap();
+    let routes = Routes::new(&plan, &prediction, &tests, &[0; 2]).unwrap();
     let data = open(&plan.data, &prediction.graph.sample().unwrap(), plan.seed).unwrap();
     let (world, begun) = (World::new(false), Barrier::new(2));
     let on_rank = |transport: LocalTransport| -> Option<RunError> {

@@ -10,10 +10,11 @@ mod tensor_groups;
 use crate::common::recompute::{at_random, just_in_time, recomputing};
 use crate::common::{chains, draft_of, networks};
 use pipewright_core::compress::Reduction;
+use pipewright_core::cost::Halves;
 use pipewright_core::plan::{
     BatchNorm, Communication, Data, DataParallel, DataParallelMode, Draft, Edges, Plan, Precision,
 };
-use pipewright_core::predict::predict;
+use pipewright_core::predict::{predict, predict_with};
 use pipewright_core::schedule::ScheduleKind;
 use pipewright_core::units::Bytes;
 use pipewright_runner::data::{DataSet, open};
@@ -30,7 +31,8 @@ type Steps = Vec<(u64, Vec<(String, Vec<u32>)>)>;
 /// Trains on ranks that are threads, on their own processor or on distant ones; what each has after each
 /// step, and bytes copied between memories.
 fn train(plan: &Plan, distant: bool) -> (Vec<Steps>, u64) {
-    let prediction = predict(plan).unwrap();
+    let halves = if distant { Halves::AsTheyLie } else { Halves::Unpacked };
+    let prediction = predict_with(plan, halves).unwrap();
     let data = open(&plan.data, &prediction.graph.sample().unwrap(), plan.seed).unwrap();
     let copied = Arc::new(AtomicU64::new(0));
     let on_rank = |transport: LocalTransport, data: &DataSet| {

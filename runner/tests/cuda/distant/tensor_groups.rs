@@ -3,8 +3,9 @@
 use super::alike;
 use super::processor::Distant;
 use crate::common::tensor_groups::{all, divided, in_stages};
+use pipewright_core::cost::Halves;
 use pipewright_core::plan::{Plan, Precision};
-use pipewright_core::predict::{evaluation, predict};
+use pipewright_core::predict::{evaluation, predict_with};
 use pipewright_core::schedule::ScheduleKind;
 use pipewright_runner::data::open;
 use pipewright_runner::execute::Rank;
@@ -46,9 +47,10 @@ fn groups_with_stages_and_replicas() {
 type Told = ((u64, u64), BTreeMap<String, Vec<u32>>);
 
 fn after_training(plan: &Plan, distant: bool) -> Vec<Told> {
-    let prediction = predict(plan).unwrap();
+    let halves = if distant { Halves::AsTheyLie } else { Halves::Unpacked };
+    let prediction = predict_with(plan, halves).unwrap();
     let data = open(&plan.data, &prediction.graph.sample().unwrap(), plan.seed).unwrap();
-    let tests = evaluation(plan).unwrap();
+    let tests = evaluation(plan, halves).unwrap();
     let on_rank = |transport: LocalTransport| {
         let lane = plan.mesh().lane(transport.rank()).index();
         let program = &prediction.programs[lane];

@@ -6,6 +6,7 @@ use super::training::{Make, persistent_state, prepared};
 use crate::common::recompute::{at_random, just_in_time, recomputing};
 use crate::common::{chains, draft_of};
 use crate::emulator;
+use pipewright_core::cost::Halves;
 use pipewright_core::graph::Graph;
 use pipewright_core::plan::{BatchNorm, Draft, Plan, Precision, Program};
 use pipewright_core::predict::evaluation;
@@ -53,7 +54,7 @@ type Trained = Vec<(Vec<u64>, Vec<(String, Vec<u32>)>)>;
 
 fn train(plan: &Plan, make: &Make) -> Trained {
     let (prediction, data) = prepared(plan);
-    let evaluations = evaluation(plan).unwrap();
+    let evaluations = evaluation(plan, Halves::AsTheyLie).unwrap();
     let on_rank = |transport: LocalTransport, data: &DataSet| {
         let lane = transport.rank() as usize;
         let parts = (plan, &prediction.graph, &prediction.programs[lane]);

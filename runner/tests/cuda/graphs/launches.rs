@@ -2,10 +2,11 @@
 //! that these read and write. `docs/gpu.md` has the numbers.
 
 use crate::common::draft;
+use pipewright_core::cost::Halves;
 use pipewright_core::graph::autodiff::ComputationKind::{Forward, InputGradient};
 use pipewright_core::graph::{Graph, Op, TensorSpec};
 use pipewright_core::plan::{Kernel, Plan, Precision, StageProgram};
-use pipewright_core::predict::predict;
+use pipewright_core::predict::predict_with;
 use pipewright_kernels::{Call, Draw, Phase, Shard, Turn};
 use pipewright_runner::device::FusedKind;
 use pipewright_runner::device::cuda::kernels::{
@@ -107,7 +108,7 @@ impl<'a> Computation<'a> {
 /// not counted.
 fn counted(plan: &Plan, order: ImageOrder) -> [Counted; 2] {
     let storage = Storage::from(plan.training.precision);
-    let prediction = predict(plan).unwrap();
+    let prediction = predict_with(plan, Halves::AsTheyLie).unwrap();
     let (graph, program) = (&prediction.graph, &prediction.programs[0]);
     let layouts = match order {
         ImageOrder::ChannelsFirst => ImageLayouts::default(),

@@ -4,9 +4,10 @@ use super::emulated::Emulated;
 use super::lazy::{Lazy, Seen};
 use crate::common::{draft_of, networks, tensor_groups};
 use crate::emulator;
+use pipewright_core::cost::Halves;
 use pipewright_core::graph::{Graph, Op};
 use pipewright_core::plan::{DataParallel, DataParallelMode, Draft, Plan, Precision, Program};
-use pipewright_core::predict::{Prediction, evaluation, predict};
+use pipewright_core::predict::{Prediction, evaluation, predict_with};
 use pipewright_core::schedule::ScheduleKind;
 use pipewright_runner::data::{DataSet, open};
 use pipewright_runner::device::cuda::{Driver, Engine, GraphReplay, gpus};
@@ -44,7 +45,7 @@ struct Trained {
 
 /// The data of a plan and what the planner makes of it.
 pub(super) fn prepared(plan: &Plan) -> (Prediction, DataSet) {
-    let prediction = predict(plan).unwrap();
+    let prediction = predict_with(plan, Halves::AsTheyLie).unwrap();
     let data = open(&plan.data, &prediction.graph.sample().unwrap(), plan.seed).unwrap();
     (prediction, data)
 }
@@ -216,7 +217,7 @@ fn evaluations_between_steps() {
         draft.steps = 24;
         let plan = draft.plan().unwrap().0;
         let (prediction, data) = prepared(&plan);
-        let evaluations = evaluation(&plan).unwrap();
+        let evaluations = evaluation(&plan, Halves::AsTheyLie).unwrap();
         let on_rank = |transport: LocalTransport, make: &Make| {
             let lane = transport.rank() as usize;
             let parts = (&plan, &prediction.graph, &prediction.programs[lane]);

@@ -8,10 +8,11 @@ use crate::direct::wires::wired;
 use crate::direct::world::World;
 use crate::emulator;
 use pipewright_core::compress::Reduction;
+use pipewright_core::cost::Halves;
 use pipewright_core::elastic::Origin;
 use pipewright_core::graph::{Conv, Graph, GraphBuilder, Op};
 use pipewright_core::plan::{Communication, DataParallel, Plan, Program};
-use pipewright_core::predict::{Prediction, evaluation, predict};
+use pipewright_core::predict::{Prediction, evaluation, predict_with};
 use pipewright_core::units::Bytes;
 use pipewright_runner::data::{DataSet, open};
 use pipewright_runner::device::cuda::Engine;
@@ -134,7 +135,7 @@ impl<'a> Job<'a> {
             return Rank::on(Box::new(engine), parts, self.data, transport, 1);
         }
         let (number, hosts) = (transport.rank(), transport.hosts().unwrap());
-        let evaluation = evaluation(self.plan).unwrap();
+        let evaluation = evaluation(self.plan, Halves::AsTheyLie).unwrap();
         let routes = Routes::new(self.plan, self.prediction, &evaluation, &hosts).unwrap();
         let memory = Reached(device.clone(), engine.arena());
         let engine = Arc::new(Mutex::new(engine));
@@ -233,7 +234,10 @@ fn load(rank: &mut Rank<LocalTransport>, state: &BTreeMap<String, Vec<u32>>) {
 
 /// Trains on ranks that are threads, each on a host of its own, and does something with the job before.
 fn train_as(plan: &Plan, on: &On, hosts: Option<&[u32]>, set: impl FnOnce(&mut Job)) -> Vec<Run> {
-    let prediction = predict(plan).unwrap();
+    let prediction = match on {
+        On::Processor => predict_with(plan, Halves::Unpacked).unwrap(),
+        _ => predict_with(plan, Halves::AsTheyLie).unwrap(),
+    };
     let data = open(&plan.data, &prediction.graph.sample().unwrap(), plan.seed).unwrap();
     let (begin, end) = ((0, vec![]), plan.steps);
     let prediction = &prediction;
@@ -388,6 +392,34 @@ fn hierarchical_sums_of_devices_that_talk() {
             let what = format!("{gradients}, {stages} stages on hosts {hosts:?}, {eager}");
             same(&what, &here, &on(On::Talking { eager }));
         }
+    }
+}
+
+/// Two sums are on their way when another one begins, and those before are handed out: in one order on all ranks, which
+/// communicators of NCCL ask for.
+#[test]
+fn hands_out_beside_the_backward_pass() {
+    if !emulator::is_there() {
+        return;
+    }
+    let mut plan = plan(1, DataParallel::ddp(4), "one-bit+feedback".parse().unwrap());
+    plan.communication.hierarchical = true;
+    let buckets =
+        predict_with(&plan, Halves::AsTheyLie).unwrap().programs[0].stages[0].buckets.len();
+    assert!(buckets > 3, "{buckets} buckets");
+    let step = format!("++{}--", "-+".repeat(buckets - 2));
+    let mut world = None;
+    let on = On::Talking { eager: false };
+    train_as(&plan, &on, Some(&[0, 0, 1, 1]), |job| world = Some(job.world.clone()));
+    let world = world.expect("the job has one");
+    for rank in 0..4 {
+        let sign = |call: &String| match call.split(' ').next() {
+            Some("Reduce") => Some('+'),
+            Some("Broadcast") => Some('-'),
+            _ => None,
+        };
+        let asked: String = world.calls(rank).iter().filter_map(sign).collect();
+        assert_eq!(asked, step.repeat(plan.steps as usize), "rank {rank}");
     }
 }
 
