@@ -263,6 +263,7 @@ fn lowering<'a>(
         cluster: &ground.cluster,
         optimizer: inputs.rest.optimizer,
         training: inputs.rest.training,
+        halves: ground.cluster.device.halves(),
     }
 }
 
