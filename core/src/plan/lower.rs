@@ -7,6 +7,7 @@
 
 mod emit;
 mod exchange;
+mod fused;
 mod groups;
 mod in_place;
 mod lane;
@@ -17,6 +18,7 @@ mod versions;
 mod windows;
 mod wires;
 
+pub(super) use fused::held;
 pub use groups::groups;
 pub(super) use in_place::InPlace;
 pub(super) use packed::stored;

@@ -1,6 +1,7 @@
 //! Places for the values of one stage.
 
 use super::Inputs;
+use super::fused::held;
 use super::in_place::InPlace;
 use super::packed::{is_packed, staged, stored};
 use crate::graph::autodiff::{Computation, ComputationKind, TrainingGraph};
@@ -171,6 +172,10 @@ impl Unplaced {
     fn new(inputs: &Inputs, graph: &TrainingGraph) -> Self {
         let mut lives = lives(graph);
         let areas = areas_of(graph, &lives);
+        for (at, value) in held(inputs, graph) {
+            let last = &mut lives[value.index()].last;
+            *last = (*last).max(at as u32);
+        }
         let mut sizes: Vec<Bytes> = graph.values.iter().map(|v| stored(inputs, v)).collect();
         let in_place = InPlace::of(inputs.graph, graph, &sizes, &lives);
         let fits = |own: &InPlace| {

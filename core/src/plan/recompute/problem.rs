@@ -24,7 +24,7 @@ use crate::graph::autodiff::{Computation, ComputationKind, TrainingGraph};
 use crate::ids::ValueId;
 use crate::plan::Inputs;
 use crate::plan::layout::aligned;
-use crate::plan::lower::{InPlace, in_place, stored, working_bytes};
+use crate::plan::lower::{InPlace, held, in_place, stored, working_bytes};
 use crate::recompute::{Node, Problem, ProblemError};
 
 /// A value is small when it has at most this part of the bytes of all that its computation writes.
@@ -57,6 +57,7 @@ impl StageProblem {
             costs,
             scratch: working_bytes(inputs, graph),
             in_place: in_place(inputs, graph),
+            held: held(inputs, graph),
             writer: vec![None; graph.values.len()],
             nodes: vec![],
             marks: vec![],
@@ -100,6 +101,8 @@ struct Building<'a> {
     scratch: Vec<u64>,
     /// Logits, and the gradient that is written over them: it takes no bytes, but its readers need theirs.
     in_place: Option<InPlace>,
+    /// By computation: values that must not end before.
+    held: Vec<(usize, ValueId)>,
     /// By value: the node that writes it.
     writer: Vec<Option<u32>>,
     nodes: Vec<Node>,
@@ -172,7 +175,9 @@ impl Building<'_> {
             let bytes = written.map(|value| self.bytes(*value)).sum();
             let places =
                 computation.reads.iter().flat_map(|value| [Some(*value), self.below(*value)]);
-            let reads = places.flatten().filter_map(|value| self.writer[value.index()]);
+            let held = self.held.iter().filter(|(held, _)| *held == at as usize);
+            let places = places.flatten().chain(held.map(|(_, value)| *value));
+            let reads = places.filter_map(|value| self.writer[value.index()]);
             let inputs = after.into_iter().chain(reads).collect();
             let once =
                 computation.kind == ComputationKind::WeightGradient || self.is_fixed(computation);

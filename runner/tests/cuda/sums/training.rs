@@ -80,8 +80,13 @@ fn network() -> Graph {
 
 /// Of the small network on so many stages, three steps.
 pub fn plan(stages: u32, data_parallel: DataParallel, gradients: Reduction) -> Plan {
+    plan_of(stages, DataParallel { bucket: Bytes(2 << 10), ..data_parallel }, gradients)
+}
+
+/// The same with buckets of its own.
+fn plan_of(stages: u32, data_parallel: DataParallel, gradients: Reduction) -> Plan {
     let mut draft = draft_of(network(), stages);
-    draft.data_parallel = DataParallel { bucket: Bytes(2 << 10), ..data_parallel };
+    draft.data_parallel = data_parallel;
     draft.optimizer = "sgd:lr=0.01,momentum=0.9".parse().unwrap();
     (draft.mini_batch, draft.micro_batches, draft.steps) = (8, 2, 3);
     draft.communication = Communication { gradients, ..Communication::default() };
@@ -402,7 +407,8 @@ fn hands_out_beside_the_backward_pass() {
     if !emulator::is_there() {
         return;
     }
-    let mut plan = plan(1, DataParallel::ddp(4), "one-bit+feedback".parse().unwrap());
+    let replicas = DataParallel { bucket: Bytes(1), ..DataParallel::ddp(4) };
+    let mut plan = plan_of(1, replicas, "one-bit+feedback".parse().unwrap());
     plan.communication.hierarchical = true;
     let buckets =
         predict_with(&plan, Halves::AsTheyLie).unwrap().programs[0].stages[0].buckets.len();
