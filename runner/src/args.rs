@@ -146,6 +146,8 @@ pub enum TransportKind {
     Local,
     /// As `auto`, but an error where NCCL cannot be used.
     Nccl,
+    /// As `auto`, but ranks share one GPU and read each other's memory there; an error where they do not.
+    Ipc,
 }
 
 /// What computes.

@@ -440,6 +440,27 @@ def overlap(check):
     return True
 
 
+def shared(check):
+    """Two replicas on the GPU, whose hosts sum, and which read each other's memory."""
+    sound = True
+    for name, model, batch in check.networks:
+        plan, losses = check.plan(model, batch // 2, "bf16", replicas=2), {}
+        # Without a GPU there is one way.
+        for way in ["local"] if check.dry else ["local", "ipc"]:
+            of = {"network": name, "batch": batch // 2, "precision": "bf16", "switch": way}
+            result, steps = check.train(plan, "--transport", way) if plan else (None, "no plan was made")
+            if result is None:
+                check.row("shared", **of, status="failed", why=steps)
+                sound = False
+                continue
+            losses[way] = [step["loss"] for step in steps]
+            check.row("shared", **of, **figures(result, steps))
+        if len(losses) == 2 and losses["local"] != losses["ipc"]:
+            check.row("shared", network=name, status="failed", why="the losses differ")
+            sound = False
+    return sound
+
+
 Section = namedtuple("Section", "name limit first judges function")
 ALL = [
     Section("probe", 30, True, True, probe),
@@ -459,4 +480,5 @@ ALL = [
     Section("fp8", 20, False, False, fp8),
     Section("codecs", 40, False, False, codecs),
     Section("overlap", 30, False, False, overlap),
+    Section("shared", 60, False, True, shared),
 ]

@@ -2,7 +2,7 @@
 
 use crate::args::{AlgorithmsKind, CudaArgs, LayoutKind, Switch};
 use crate::device::cuda::kernels::ImageOrder;
-use crate::device::cuda::{Driver, Engine, Gpu, GraphReplay, Marks};
+use crate::device::cuda::{Driver, Engine, Gpu, GraphReplay, Marks, SharedStreams};
 use crate::device::{DeviceError, DevicePtr};
 use cudarc::driver::CudaStream;
 use pipewright_core::plan::Program;
@@ -29,6 +29,8 @@ pub struct Opened {
     pub gpu: Gpu,
     /// What computes.
     pub stream: Arc<CudaStream>,
+    /// The same, for messages to ranks that share the GPU.
+    pub shared: SharedStreams,
     /// Where the arena begins.
     pub arena: DevicePtr,
     /// What its queues of work know each other by.
@@ -53,7 +55,7 @@ pub fn open(
         AlgorithmsKind::Expected => Driver::open(&gpu)?,
         AlgorithmsKind::Measured => Driver::open(&gpu)?.by_time()?,
     };
-    let (stream, marks) = (driver.stream(), driver.marks());
+    let (stream, marks, shared) = (driver.stream(), driver.marks(), driver.shared());
     let recorder = match asked.cuda_graphs {
         Switch::On => GraphReplay::new(driver),
         Switch::Off => GraphReplay::without_graphs(driver, "--cuda-graphs off"),
@@ -67,7 +69,7 @@ pub fn open(
         LayoutKind::Nchw => engine.with_images(ImageOrder::ChannelsFirst),
         LayoutKind::Nhwc => engine.with_images(ImageOrder::ChannelsLast),
     };
-    Ok(Opened { arena: engine.arena(), engine, gpu, stream, marks })
+    Ok(Opened { arena: engine.arena(), engine, gpu, stream, shared, marks })
 }
 
 #[cfg(test)]

@@ -82,14 +82,12 @@ fn processes(args: &RunArgs) -> Result<Option<u32>, Failure> {
         (TransportKind::Local, Some(given)) if given > 1 => Err(Failure::usage(format!(
             "--transport local runs all ranks in one process, and mpirun started {given} of them"
         ))),
-        (TransportKind::Local, _) | (TransportKind::Auto | TransportKind::Nccl, None) => Ok(None),
         (TransportKind::Mpi, None) => Err(Failure::usage(format!(
             "--transport mpi needs mpirun: mpirun -n RANKS runner {}",
             args.plan.display()
         ))),
-        (TransportKind::Auto | TransportKind::Mpi | TransportKind::Nccl, Some(given)) => {
-            Ok(Some(given))
-        }
+        (TransportKind::Local, _) | (_, None) => Ok(None),
+        (_, Some(given)) => Ok(Some(given)),
     }
 }
 

@@ -55,12 +55,17 @@ pub enum RunError {
         /// What is wrong.
         source: DeviceError,
     },
-    /// NCCL was asked for, and cannot be used.
+    /// A way between GPUs was asked for, and cannot be used.
     #[error(
-        "--transport nccl: {0}; leave it out, and messages between GPUs go through their hosts where \
+        "--transport {asked}: {why}; leave it out, and messages between GPUs go through their hosts where \
          they have to"
     )]
-    NoNccl(String),
+    NoFabric {
+        /// `nccl` or `ipc`.
+        asked: &'static str,
+        /// What stands against it.
+        why: String,
+    },
 }
 
 impl RunError {

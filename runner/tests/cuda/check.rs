@@ -64,7 +64,7 @@ fn every_section_dry() {
     let Some(python) = python() else { return };
     let dir = scratch("gpu-check");
     let step = stand_in(&dir, "print('{\"median\": 2.5, \"torch\": \"none\"}')");
-    let all = "probe,tests,layers,ours,ops,eager,sanitize,kill,memory,compiled,chains,graphs,codecs,overlap";
+    let all = "probe,tests,layers,ours,ops,eager,sanitize,kill,memory,compiled,chains,graphs,codecs,overlap,shared";
     let step = step.to_str().unwrap();
     let (output, lines) = check(&python, &dir, &["--device", "cpu", "--step", step, "--only", all]);
     let said = String::from_utf8_lossy(&output.stdout);

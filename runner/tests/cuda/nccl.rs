@@ -6,7 +6,7 @@ use pipewright::tools;
 use pipewright_core::plan::{Precision, Region};
 use pipewright_core::units::Bytes;
 use pipewright_runner::device::Rooted;
-use pipewright_runner::device::cuda::nccl::{Api, Broken, Cuda, Stream, Wires};
+use pipewright_runner::device::cuda::nccl::{Api, Broken, Cuda, Seat, Stream, Wires};
 use pipewright_runner::device::cuda::{Backend, Driver, gpus};
 use pipewright_runner::transport::Collective;
 use std::path::PathBuf;
@@ -95,7 +95,7 @@ fn a_rank_alone_on_a_gpu() {
     driver.upload(arena, &values).unwrap();
     let mut wires = Cuda::new(api, driver.stream(), (arena, driver.marks()));
     let id = wires.id().unwrap();
-    let comm = wires.begin(&id, 0, 1).unwrap();
+    let comm = wires.begin(Seat { id: &id, line: 0, place: 0, ranks: &[0] }).unwrap();
     let ready = |wires: &mut Cuda, comm| while !wires.is_ready(comm).unwrap() {};
     ready(&mut wires, comm);
     let line = wires.stream().unwrap();
@@ -126,7 +126,7 @@ fn a_rank_alone_on_a_gpu() {
     wires.free(comm);
     // Another one is given up.
     let id = wires.id().unwrap();
-    let comm = wires.begin(&id, 0, 1).unwrap();
+    let comm = wires.begin(Seat { id: &id, line: 1, place: 0, ranks: &[0] }).unwrap();
     ready(&mut wires, comm);
     wires.abort()();
 }
@@ -137,5 +137,7 @@ fn nccl_is_between_gpus() {
     let plan = write(&dir, "plan.json", small_plan().to_json());
     let refused = runner_in(&dir, &[plan, "--transport", "nccl"]);
     refused.refused(2, "--transport nccl is between GPUs: add --device cuda");
+    let refused = runner_in(&dir, &["plan.json", "--transport", "ipc"]);
+    refused.refused(2, "--transport ipc is between ranks that share a GPU: add --device cuda");
     std::fs::remove_dir_all(dir).ok();
 }

@@ -40,8 +40,13 @@ pub(in crate::commands) fn threads(given: usize, ranks: u32) -> Result<usize, Fa
 
 /// The plan with what the command line says instead, for so many ranks as there are processes.
 pub(super) fn plan_of(args: &RunArgs, process: Option<(u32, u32, u32)>) -> Result<Plan, Failure> {
-    if args.transport == TransportKind::Nccl && args.device != DeviceKind::Cuda {
-        return Err(Failure::usage("--transport nccl is between GPUs: add --device cuda"));
+    let between = match args.transport {
+        TransportKind::Nccl => Some("--transport nccl is between GPUs"),
+        TransportKind::Ipc => Some("--transport ipc is between ranks that share a GPU"),
+        TransportKind::Auto | TransportKind::Mpi | TransportKind::Local => None,
+    };
+    if let Some(between) = between.filter(|_| args.device != DeviceKind::Cuda) {
+        return Err(Failure::usage(format!("{between}: add --device cuda")));
     }
     let mut plan = crate::commands::read_plan(&args.plan)?;
     plan.steps = args.steps.unwrap_or(plan.steps);

@@ -22,7 +22,7 @@ pub(in crate::commands) fn caused_by_peer(error: &TrainError) -> bool {
             RunError::Data { .. }
             | RunError::Codec { .. }
             | RunError::Device { .. }
-            | RunError::NoNccl(_),
+            | RunError::NoFabric { .. },
         )
         | TrainError::Diverged { .. }
         | TrainError::NotFinite { .. }
@@ -42,7 +42,7 @@ pub(super) fn known_to_all(error: &TrainError) -> bool {
         | TrainError::NotFinite { .. }
         | TrainError::Replicas { .. }
         | TrainError::Checkpoint { .. }
-        | TrainError::Run(RunError::NoNccl(_))
+        | TrainError::Run(RunError::NoFabric { .. })
         | TrainError::Resume(_) => true,
         TrainError::Run(
             RunError::Transport { .. }
@@ -61,7 +61,8 @@ pub(in crate::commands) fn failure(rank: u32, error: &TrainError) -> Failure {
     let code = match error {
         TrainError::Resume(_) => Code::Usage,
         TrainError::Run(
-            RunError::Device { source: DeviceError::OutOfMemory { .. }, .. } | RunError::NoNccl(_),
+            RunError::Device { source: DeviceError::OutOfMemory { .. }, .. }
+            | RunError::NoFabric { .. },
         ) => Code::Hardware,
         _ if caused_by_peer(error) => Code::Peers,
         _ => Code::Failed,

@@ -10,6 +10,7 @@ mod marks;
 mod modules;
 mod pinned;
 mod places;
+mod shared;
 mod watch;
 
 use super::Library;
@@ -28,6 +29,7 @@ pub use marks::Marks;
 use pipewright_core::plan::Precision;
 use pipewright_core::units::Bytes;
 use places::Place;
+pub use shared::SharedStreams;
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::sync::Arc;

@@ -23,6 +23,7 @@ pub mod fp8;
 mod fused;
 mod layout;
 pub mod padding;
+pub mod peers;
 mod relayout;
 mod rows;
 mod steps;
@@ -115,6 +116,8 @@ pub enum Source {
     Experts,
     /// Losses of logits that a tensor group has divided.
     Vocabulary,
+    /// Values of ranks that share the device.
+    Peers,
 }
 
 /// Attention on the matrix units for one type: each is compiled by itself, for it takes long.
@@ -154,7 +157,7 @@ const WIDTHS: [u32; 4] = [32, 64, 128, 256];
 
 impl Source {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Elementwise,
         Self::Layout,
         Self::Rows,
@@ -172,6 +175,7 @@ impl Source {
         Self::Eight,
         Self::Experts,
         Self::Vocabulary,
+        Self::Peers,
     ];
 
     /// Its file.
@@ -194,6 +198,7 @@ impl Source {
             Self::Eight => "eight.cu",
             Self::Experts => "experts.cu",
             Self::Vocabulary => "vocabulary.cu",
+            Self::Peers => "peers.cu",
         }
     }
 
@@ -251,6 +256,7 @@ impl Source {
             ),
             Self::Experts => include_str!("kernels/experts.cu"),
             Self::Vocabulary => over_rows!("vocabulary.cu"),
+            Self::Peers => include_str!("kernels/peers.cu"),
         }
     }
 

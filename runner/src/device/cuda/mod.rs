@@ -15,6 +15,7 @@
 //!            cuDNN
 //! choices    which of the libraries' algorithms, by time
 //! nccl       messages and sums between GPUs
+//! peers      the same between ranks that share one
 //! ```
 //! Nothing is linked: libraries are loaded when they are first asked for, so one program starts on every
 //! machine. `cudarc` panics where a library is missing, hence [`Library::is_present`] comes before each
@@ -34,12 +35,13 @@ mod graph_replay;
 pub mod kernels;
 mod library;
 pub mod nccl;
+pub mod peers;
 mod products;
 
 pub use backend::{Backend, Capture, perform};
 pub use choices::{Choices, Stopwatch};
 pub use convolutions::Convolutions;
-pub use driver::{Driver, Marks};
+pub use driver::{Driver, Marks, SharedStreams};
 pub use engine::Engine;
 pub use gpu::{Architecture, Gpu, Unusable, gpus};
 pub use graph_replay::GraphReplay;

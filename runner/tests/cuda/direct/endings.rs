@@ -5,7 +5,9 @@ use super::wires::Emulated;
 use super::world::World;
 use pipewright_core::plan::{Precision, Region};
 use pipewright_core::units::Bytes;
-use pipewright_runner::device::cuda::nccl::{Limits, Line, Nccl, Refusal, Routes, connect};
+use pipewright_runner::device::cuda::nccl::{
+    Communicators, Limits, Line, Refusal, Routes, connect,
+};
 use pipewright_runner::device::{Fabric, Rooted};
 use pipewright_runner::transport::local::{LocalTransport, local};
 use pipewright_runner::transport::{Collective, Transport, TransportError};
@@ -33,12 +35,12 @@ fn routes() -> Routes {
 }
 
 /// Starts a sum.
-fn sum(nccl: &mut Nccl<Emulated>, offset: u64, slot: usize) {
+fn sum(nccl: &mut Communicators<Emulated>, offset: u64, slot: usize) {
     let values = [Rooted { root: 0, region: region(offset) }];
     nccl.join(Collective::AllReduce, 0, &values, Precision::F32, slot).unwrap();
 }
 
-type Connected = Result<Nccl<Emulated>, (Refusal, Option<TransportError>)>;
+type Connected = Result<Communicators<Emulated>, (Refusal, Option<TransportError>)>;
 
 /// Runs both ranks.
 fn both<T: Send>(

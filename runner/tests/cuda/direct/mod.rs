@@ -3,6 +3,7 @@
 
 mod asked;
 mod endings;
+mod shared;
 mod tensor_groups;
 pub mod wires;
 pub mod world;
@@ -20,8 +21,8 @@ use pipewright_core::predict::{Prediction, evaluation, predict, predict_with};
 use pipewright_core::schedule::ScheduleKind;
 use pipewright_core::units::Bytes;
 use pipewright_runner::data::{DataSet, open};
-use pipewright_runner::device::Accelerator;
 use pipewright_runner::device::cuda::nccl::{Limits, Routes, connect};
+use pipewright_runner::device::{Accelerator, Fabric};
 use pipewright_runner::execute::{Rank, RunError};
 use pipewright_runner::transport::Transport;
 use pipewright_runner::transport::local::{LocalTransport, local};
@@ -91,15 +92,24 @@ fn train(plan: &Plan, world: Option<&Arc<World>>) -> Vec<Trained> {
         let number = transport.rank();
         let program = &prediction.programs[plan.mesh().place(number).0.index()];
         let parts = (plan, &prediction.graph, program);
-        let (device, wires) = device(world.unwrap_or(&alone), number, program.tensors());
+        let bytes = program.tensors();
+        let (device, fabric) = match world {
+            None => (device(&alone, number, bytes).0, None),
+            Some(world) if world.is_shared() => {
+                let (device, fabric) = shared::connected(world, &mut transport, &routes, bytes);
+                (device, Some(fabric))
+            }
+            Some(world) => {
+                let (device, wires) = device(world, number, bytes);
+                let how = (Box::new(|| None) as Box<_>, limits());
+                let fabric = connect(wires, &mut transport, &routes, how).unwrap();
+                (device, Some(Box::new(fabric.map_err(|e| e.0).unwrap()) as Box<dyn Fabric>))
+            }
+        };
         let copies = device.copies.clone();
-        let fabric = world.map(|_| {
-            let how = (Box::new(|| None) as Box<_>, limits());
-            connect(wires, &mut transport, &routes, how).unwrap().map_err(|e| e.0).unwrap()
-        });
         let mut rank = Rank::on(Box::new(device), parts, data, transport, 1);
         if let Some(fabric) = fabric {
-            rank.talk_by(Box::new(fabric));
+            rank.talk_by(fabric);
         }
         rank.connect(&prediction.groups).unwrap();
         let step = |step| {
@@ -133,19 +143,22 @@ fn draft(graph: usize, stages: u32) -> Draft {
 fn alike(what: &str, plan: &Plan) -> Vec<Trained> {
     let staged = train(plan, None);
     let direct = [true, false].map(|eager| train(plan, Some(&World::new(eager))));
-    for direct in &direct {
-        for (rank, ((staged, _), (direct, _))) in staged.iter().zip(direct).enumerate() {
-            assert_eq!(staged.len(), direct.len());
-            for (step, (staged, direct)) in staged.iter().zip(direct).enumerate() {
-                assert_eq!(staged.0, direct.0, "{what}: loss of step {step}, rank {rank}");
-                for ((name, staged), (_, direct)) in staged.1.iter().zip(&direct.1) {
-                    assert!(staged == direct, "{what}: `{name}` after step {step}, rank {rank}");
-                }
+    direct.iter().for_each(|direct| same(what, &staged, direct));
+    let [_, lazy] = direct;
+    lazy
+}
+
+#[track_caller]
+fn same(what: &str, staged: &[Trained], direct: &[Trained]) {
+    for (rank, ((staged, _), (direct, _))) in staged.iter().zip(direct).enumerate() {
+        assert_eq!(staged.len(), direct.len());
+        for (step, (staged, direct)) in staged.iter().zip(direct).enumerate() {
+            assert_eq!(staged.0, direct.0, "{what}: loss of step {step}, rank {rank}");
+            for ((name, staged), (_, direct)) in staged.1.iter().zip(&direct.1) {
+                assert!(staged == direct, "{what}: `{name}` after step {step}, rank {rank}");
             }
         }
     }
-    let [_, lazy] = direct;
-    lazy
 }
 
 /// What a program sends, receives and sums as it is.

@@ -3,7 +3,7 @@
 use super::world::{Memory, Need, Work, World};
 use pipewright_core::plan::{Precision, Region};
 use pipewright_runner::device::Rooted;
-use pipewright_runner::device::cuda::nccl::{Broken, Event, Id, Stream, Wires};
+use pipewright_runner::device::cuda::nccl::{Broken, Event, Id, Seat, Stream, Wires};
 use pipewright_runner::transport::Collective;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -71,7 +71,7 @@ impl Emulated {
         self.comms[comm].expect("a communicator that is free is not used")
     }
 
-    fn put(&mut self, stream: Stream, work: Work) -> Result<(), Broken> {
+    pub(super) fn put(&mut self, stream: Stream, work: Work) -> Result<(), Broken> {
         assert_ne!(stream, Stream::COMPUTES);
         let at = (self.rank, stream.0);
         self.world.change(|state| {
@@ -118,10 +118,11 @@ impl Wires for Emulated {
         })
     }
 
-    fn begin(&mut self, id: &Id, rank: u32, ranks: u32) -> Result<usize, Broken> {
+    fn begin(&mut self, Seat { id, place, ranks, .. }: Seat) -> Result<usize, Broken> {
+        assert_eq!(ranks[place as usize], self.rank, "its own seat");
         self.world.change(|state| {
-            let comm = state.comms.entry(*id).or_insert_with(|| vec![None; ranks as usize]);
-            assert!(comm[rank as usize].replace(self.rank).is_none(), "a rank begins once");
+            let comm = state.comms.entry(*id).or_insert_with(|| vec![None; ranks.len()]);
+            assert!(comm[place as usize].replace(self.rank).is_none(), "a rank begins once");
         });
         self.comms.push(Some(*id));
         Ok(self.comms.len() - 1)

@@ -4,10 +4,12 @@
 //! sent, received and summed lies in queues, and is done as late as possible: when somebody waits. So
 //! bytes that nobody waited for are wrong bytes.
 
+use crate::emulator;
 use crate::kernels::memory::{numbers, stored};
 use pipewright_core::plan::{Precision, Region};
+use pipewright_runner::device::DevicePtr;
 use pipewright_runner::device::Rooted;
-use pipewright_runner::device::cuda::kernels::Storage;
+use pipewright_runner::device::cuda::kernels::{Launch, Storage};
 use pipewright_runner::device::cuda::nccl::Id;
 use pipewright_runner::transport::Collective;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -40,6 +42,8 @@ pub trait Memory: Send {
 pub(super) struct State {
     /// Everything is done at once, not when somebody waits.
     eager: bool,
+    /// All ranks share a device.
+    is_shared: bool,
     pub ids: u8,
     pub devices: BTreeMap<u32, Box<dyn Memory>>,
     /// By id: the ranks that have begun, by number there.
@@ -69,6 +73,10 @@ pub(super) enum Work {
     Receive(Id, u32, Region),
     /// Values as a precision stores them.
     Join(Id, Collective, Vec<Rooted>, Precision),
+    /// A number is written, or waited for: that one or one behind it.
+    Write(DevicePtr, u32),
+    Until(DevicePtr, u32),
+    Launch(Launch),
 }
 
 impl World {
@@ -77,6 +85,17 @@ impl World {
         let world = Self::default();
         world.lock().eager = eager;
         Arc::new(world)
+    }
+
+    /// The same of a device that all share.
+    pub fn shared(eager: bool) -> Arc<Self> {
+        let world = Self::new(eager);
+        world.lock().is_shared = true;
+        world
+    }
+
+    pub fn is_shared(&self) -> bool {
+        self.lock().is_shared
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -157,6 +176,12 @@ impl World {
     }
 }
 
+/// A number of a page, for who has the state.
+fn number_at(at: DevicePtr) -> u32 {
+    // SAFETY: as for those who write them.
+    unsafe { (at.0 as *const u32).read() }
+}
+
 impl State {
     pub fn is_done(&self, rank: u32, needs: &[Need]) -> bool {
         let done = |stream: usize| self.done.get(&(rank, stream)).copied().unwrap_or(0);
@@ -171,6 +196,12 @@ impl State {
     /// Whether a communicator lost a rank.
     pub fn is_broken(&self, id: &Id) -> bool {
         self.comms[id].iter().flatten().any(|rank| self.gone.contains(rank))
+    }
+
+    /// Writes a number of a page.
+    pub fn write(&mut self, at: DevicePtr, number: u32) {
+        // SAFETY: pages live for ever, and whoever touches them has the state.
+        unsafe { (at.0 as *mut u32).write(number) }
     }
 
     fn pop(&mut self, rank: u32, stream: usize) {
@@ -209,6 +240,8 @@ impl State {
     fn can(&self, at: (u32, usize)) -> bool {
         match self.queues[&at].front() {
             None | Some(Work::Send(..)) => false,
+            Some(Work::Write(..) | Work::Launch(_)) => true,
+            Some(Work::Until(at, number)) => (number_at(*at).wrapping_sub(*number) as i32) >= 0,
             Some(Work::Wait(needs)) => self.is_done(at.0, needs),
             Some(Work::Receive(id, from, _)) => self.sender(at, id, *from).is_some(),
             Some(Work::Join(id, ..)) => self.members(id).is_some(),
@@ -217,7 +250,15 @@ impl State {
 
     fn execute(&mut self, at: (u32, usize)) {
         match self.queues[&at].front().expect("it can") {
-            Work::Wait(_) => self.pop(at.0, at.1),
+            Work::Wait(_) | Work::Until(..) => self.pop(at.0, at.1),
+            &Work::Write(to, number) => {
+                self.write(to, number);
+                self.pop(at.0, at.1);
+            }
+            Work::Launch(launch) => {
+                emulator::run(launch);
+                self.pop(at.0, at.1);
+            }
             Work::Send(..) => unreachable!("receivers take it"),
             Work::Receive(id, from, into) => {
                 let (id, into) = (*id, *into);

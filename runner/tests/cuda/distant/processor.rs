@@ -6,7 +6,7 @@ use pipewright_kernels::cpu::{launch, packed, squares};
 use pipewright_kernels::{Call, Operands, Parameter, Rule, Update};
 use pipewright_runner::data::{SampleBuffer, plain};
 use pipewright_runner::device::{
-    Accelerator, Coder, DeviceError, FusedOp, ParameterPlaces, Place, Places,
+    Accelerator, Coder, DeviceError, DevicePtr, FusedOp, ParameterPlaces, Place, Places,
 };
 use pipewright_runner::execute::Arena;
 use std::sync::Arc;
@@ -43,6 +43,12 @@ impl Distant {
             moments: vec![],
             fuses: true,
         }
+    }
+
+    /// Where its memory begins.
+    pub fn address(&mut self) -> DevicePtr {
+        let first = Region { offset: Bytes(0), bytes: Bytes(4) };
+        DevicePtr(self.memory.floats(first).as_ptr() as u64)
     }
 
     /// A value as f32.

@@ -14,7 +14,7 @@ use pipewright_core::compress::{CodecKind, Reduction};
 use pipewright_core::plan::Region;
 use pipewright_core::units::Bytes;
 use pipewright_runner::device::cuda::Engine;
-use pipewright_runner::device::cuda::nccl::{Limits, Line, Nccl, Routes, connect};
+use pipewright_runner::device::cuda::nccl::{Communicators, Limits, Line, Routes, connect};
 use pipewright_runner::device::{Accelerator, Fabric};
 use pipewright_runner::exchange::{Beside, Exchange};
 use pipewright_runner::transport::local::{LocalTransport, local_on_hosts};
@@ -38,7 +38,7 @@ pub fn in_world(world: &Arc<World>, rank: u32, device: &Emulated) {
 struct End {
     // Before the memory that it encodes.
     exchange: Exchange,
-    nccl: Nccl<wires::Emulated>,
+    nccl: Communicators<wires::Emulated>,
     engine: Wired<Engine<Emulated>>,
     device: Emulated,
     shards: Vec<Region>,

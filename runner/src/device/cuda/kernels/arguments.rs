@@ -177,6 +177,9 @@ pub const MOST_AXES: usize = 8;
 /// Most terms of one sum.
 pub const MOST_TERMS: usize = 8;
 
+/// Most ranks that share a device and read each other's memory.
+pub const MOST_PEERS: usize = 16;
+
 arguments! {
     /// What else is done with a kernel's value, in this order: it is stored at `own`, `other` is added, the
     /// sum is stored at `between`, it is rectified, or it is masked where `other` is not positive. Where
@@ -390,6 +393,13 @@ arguments! {
         values: DevicePtr, residual: DevicePtr, wire: DevicePtr, decoded: DevicePtr,
         scales: DevicePtr, count: u64, block: u64, format: u32, percentile: u32, width: u32,
         add: u32, looks: u32, sums: u32, samples: u32, chunks: u32,
+    }
+
+    /// Of the first `number` ranks: where a rank has a place, its values begin `from` bytes, in a circle, behind its base and
+    /// the number there, else at its base.
+    Peers {
+        bases: [DevicePtr; MOST_PEERS], places: [DevicePtr; MOST_PEERS], out: DevicePtr,
+        count: u64, from: u64, number: u32,
     }
 
     /// A matrix of bf16, rows one behind the other, that becomes codes of eight bits, the rows of which are

@@ -3,7 +3,7 @@
 //! The library's functions are looked up by name, those that are needed: packages bring `libnccl.so.2`, the
 //! one without a number comes with headers only, and an older library may lack some.
 
-use super::wires::{Broken, Event, Id, Stream, Wires};
+use super::wires::{Broken, Event, Id, Seat, Stream, Wires};
 use crate::device::Rooted;
 use crate::device::cuda::driver::Marks;
 use crate::device::cuda::kernels::{DevicePtr, Storage};
@@ -370,9 +370,9 @@ impl Wires for Cuda {
         self.api.id()
     }
 
-    fn begin(&mut self, id: &Id, rank: u32, ranks: u32) -> Result<Comm, Broken> {
+    fn begin(&mut self, seat: Seat) -> Result<Comm, Broken> {
         self.on(Stream::COMPUTES)?;
-        let comm = self.api.begin(id, rank, ranks)?;
+        let comm = self.api.begin(seat.id, seat.place, seat.ranks.len() as u32)?;
         self.comms.lock().unwrap_or_else(PoisonError::into_inner).push(comm);
         Ok(comm)
     }

@@ -4,7 +4,7 @@ use super::abort::Limits;
 use super::library::Api;
 use super::routes::Routes;
 use super::wires::{Broken, Id, Wires};
-use super::{GivenUp, Nccl, error};
+use super::{Communicators, GivenUp, error};
 use crate::transport::{ReduceOp, Transport, TransportError};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -20,6 +20,14 @@ pub struct Member {
     pub uuid: [u8; 16],
     /// The version of its NCCL, 0 without one.
     pub version: u32,
+}
+
+impl Member {
+    /// Whether both are on one GPU.
+    pub fn shares(&self, other: &Self) -> bool {
+        (self.uuid == other.uuid && self.uuid != [0; 16])
+            || (self.host == other.host && self.pci == other.pci)
+    }
 }
 
 /// Why the devices do not talk to each other.
@@ -73,9 +81,6 @@ impl Refusal {
     /// What stands against these members.
     fn of(members: &[Member]) -> Option<Self> {
         let ranks = || (0..).zip(members);
-        let same = |a: &Member, b: &Member| {
-            (a.uuid == b.uuid && a.uuid != [0; 16]) || (a.host == b.host && a.pci == b.pci)
-        };
         let with = |alike: &dyn Fn(&Member, &Member) -> bool| {
             ranks().find_map(|(rank, member)| {
                 let other = ranks().take(rank as usize).find(|(_, other)| alike(other, member))?;
@@ -83,7 +88,7 @@ impl Refusal {
             })
         };
         let old = |(_, member): &(u32, &Member)| member.version < Api::OLDEST;
-        with(&same)
+        with(&Member::shares)
             .map(|(a, b)| Self::Shared(a, b))
             .or_else(|| ranks().find(old).map(|(rank, _)| Self::Missing(rank)))
             .or_else(|| with(&|a, b| a.version != b.version).map(|(a, b)| Self::Versions(a, b)))
@@ -121,14 +126,14 @@ pub fn connect<W: Wires, T: Transport + ?Sized>(
     transport: &mut T,
     routes: &Routes,
     (given_up, limits): (GivenUp, Limits),
-) -> Result<Result<Nccl<W>, (Refusal, Option<TransportError>)>, TransportError> {
+) -> Result<Result<Communicators<W>, (Refusal, Option<TransportError>)>, TransportError> {
     let rank = transport.rank();
     let ids = ids(&mut wires, transport, routes)?;
     let connected = ids.and_then(|ids| {
-        let mut nccl = Nccl::new(wires, rank, routes.micro_batches, given_up, limits)?;
-        let mine = routes.lines.iter().zip(&ids).filter(|(l, _)| l.ranks().contains(&rank));
-        for (line, id) in mine {
-            nccl.add(line, id)?;
+        let mut nccl = Communicators::new(wires, rank, routes.micro_batches, given_up, limits)?;
+        let all = routes.lines.iter().zip(&ids).enumerate();
+        for (number, (line, id)) in all.filter(|(_, (l, _))| l.ranks().contains(&rank)) {
+            nccl.add(number, line, id)?;
         }
         Ok(nccl)
     });

@@ -1,4 +1,4 @@
-//! Messages and sums between GPUs by NCCL.
+//! Messages and sums between GPUs by NCCL, and by other [`Wires`] of its kind.
 //!
 //! ```text
 //! routes     which ranks have a communicator: those of an edge, of a group that sums, of such a group's host
@@ -23,7 +23,7 @@ pub use abort::Limits;
 pub use library::{Api, Cuda};
 pub use meet::{Member, Refusal, connect, may};
 pub use routes::{Disorder, Line, Routes};
-pub use wires::{Broken, Event, Id, Stream, Wires};
+pub use wires::{Broken, Event, Id, Seat, Stream, Wires};
 
 use crate::device::{Fabric, Mark, Rooted};
 use crate::transport::{Collective, TransportError};
@@ -39,7 +39,7 @@ const MARKS: usize = 64;
 pub type GivenUp = Box<dyn Fn() -> Option<TransportError> + Send>;
 
 /// The ends of communicators on one rank.
-pub struct Nccl<W: Wires> {
+pub struct Communicators<W: Wires> {
     wires: W,
     name: String,
     rank: u32,
@@ -73,7 +73,7 @@ struct Connected<C> {
     after: Event,
 }
 
-impl<W: Wires> Nccl<W> {
+impl<W: Wires> Communicators<W> {
     /// Without lines.
     fn new(
         mut wires: W,
@@ -106,10 +106,11 @@ impl<W: Wires> Nccl<W> {
     }
 
     /// Connects a line, and has something travel on it: the first message would wait for its receiver.
-    fn add(&mut self, line: &Line, id: &Id) -> Result<(), TransportError> {
+    fn add(&mut self, number: usize, line: &Line, id: &Id) -> Result<(), TransportError> {
         let ranks = line.ranks();
         let place = ranks.iter().position(|rank| *rank == self.rank).expect("one of its ranks");
-        let made = self.make(line, id, place as u32, ranks.len() as u32);
+        let seat = Seat { id, line: number, place: place as u32, ranks: &ranks };
+        let made = self.make(line, seat);
         made.map_err(|broken| self.give_up(error(line.label(self.rank), broken)))?;
         let at = self.lines.len() - 1;
         let limit = Some(Instant::now() + self.limits.connect);
@@ -146,10 +147,10 @@ impl<W: Wires> Nccl<W> {
         self.until(at, limit, |wires| wires.is_idle(stream))
     }
 
-    fn make(&mut self, line: &Line, id: &Id, rank: u32, ranks: u32) -> Result<(), Broken> {
+    fn make(&mut self, line: &Line, seat: Seat) -> Result<(), Broken> {
         let wires = &mut self.wires;
         let (stream, before, after) = (wires.stream()?, wires.event()?, wires.event()?);
-        let comm = wires.begin(id, rank, ranks)?;
+        let comm = wires.begin(seat)?;
         self.lines.push(Connected { line: line.clone(), comm, stream, before, after });
         Ok(())
     }
@@ -285,7 +286,7 @@ fn error(what: String, Broken { why, lost }: Broken) -> TransportError {
     TransportError::Devices { what, why, lost }
 }
 
-impl<W: Wires> Fabric for Nccl<W> {
+impl<W: Wires> Fabric for Communicators<W> {
     fn name(&self) -> &str {
         &self.name
     }
@@ -421,7 +422,7 @@ impl<W: Wires> Fabric for Nccl<W> {
     }
 }
 
-impl<W: Wires> Drop for Nccl<W> {
+impl<W: Wires> Drop for Communicators<W> {
     /// Ends communicators in order where all ranks do so; gives them up where one does not come.
     fn drop(&mut self) {
         if self.broken.is_some() {
@@ -437,7 +438,7 @@ impl<W: Wires> Drop for Nccl<W> {
     }
 }
 
-impl<W: Wires> Nccl<W> {
+impl<W: Wires> Communicators<W> {
     /// Whether all communicators are no more, within the limit.
     fn end(&mut self) -> bool {
         // What was sent is received by who still computes.

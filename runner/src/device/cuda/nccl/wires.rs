@@ -7,6 +7,19 @@ use pipewright_core::plan::{Precision, Region};
 /// How the ranks of a communicator find each other: made by one of them, told to all.
 pub type Id = [u8; 128];
 
+/// A rank's place in a communicator.
+#[derive(Clone, Copy, Debug)]
+pub struct Seat<'a> {
+    /// What all its ranks were told.
+    pub id: &'a Id,
+    /// Its number, the same on all ranks.
+    pub line: usize,
+    /// This rank's number in it.
+    pub place: u32,
+    /// Its ranks, by their numbers in it.
+    pub ranks: &'a [u32],
+}
+
 /// A queue of work on the device, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stream(pub usize);
@@ -43,8 +56,8 @@ pub trait Wires: Send {
     /// A new id.
     fn id(&mut self) -> Result<Id, Broken>;
 
-    /// Begins to connect this process to the other ranks of an id, as number `rank` of `ranks`.
-    fn begin(&mut self, id: &Id, rank: u32, ranks: u32) -> Result<Self::Comm, Broken>;
+    /// Begins to connect this rank to the others of a communicator.
+    fn begin(&mut self, seat: Seat) -> Result<Self::Comm, Broken>;
 
     /// Whether what was begun last on a communicator, or sent, received and joined there, has been given to
     /// its stream.
