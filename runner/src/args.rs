@@ -5,6 +5,7 @@ mod cluster;
 mod communication;
 mod cuda;
 mod curves;
+mod device;
 mod elastic;
 mod explore;
 mod export;
@@ -24,6 +25,7 @@ pub use cluster::{ClusterArgs, ClusterChanges};
 pub use communication::{Codec, CommunicationArgs};
 pub use cuda::{AlgorithmsArgs, AlgorithmsKind, CudaArgs, LayoutKind};
 pub use curves::{CurvesArgs, Measure};
+pub use device::{DeviceKind, TransportKind};
 pub use elastic::{ElasticArgs, JoinArgs, LeaveArgs, MeetingArgs, OnLossKind};
 pub use explore::ExploreArgs;
 pub use export::{ExportArgs, ExportFormat};
@@ -40,8 +42,7 @@ pub use tune::TuneArgs;
 
 use crate::checkpoint::LATEST;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use pipewright_core::cost::Halves;
-use pipewright_core::plan::{Data, Plan, STEPS_MAX};
+use pipewright_core::plan::{Data, STEPS_MAX};
 use std::path::PathBuf;
 
 /// Plans and runs the parallel training of neural networks.
@@ -131,44 +132,6 @@ impl Command {
             Self::Plan(args) => args.json,
             Self::Export(args) => args.json,
             _ => false,
-        }
-    }
-}
-
-/// How ranks talk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum TransportKind {
-    /// MPI under mpirun, threads otherwise; GPUs by NCCL where each rank has one of its own.
-    Auto,
-    /// MPI processes; messages between GPUs go through their hosts.
-    Mpi,
-    /// Threads of this process; messages between GPUs go through its memory.
-    Local,
-    /// As `auto`, but an error where NCCL cannot be used.
-    Nccl,
-    /// As `auto`, but ranks share one GPU and read each other's memory there; an error where they do not.
-    Ipc,
-}
-
-/// What computes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum DeviceKind {
-    /// This machine's processors.
-    Cpu,
-    /// NVIDIA's GPUs.
-    Cuda,
-    /// Nothing: the times of the plan's costs are spent, messages are real. Trains nothing; shows
-    /// how a plan would run on a cluster that is not there.
-    Model,
-}
-
-impl DeviceKind {
-    /// How it computes with what is stored in two bytes.
-    pub fn halves(self, plan: &Plan) -> Halves {
-        match self {
-            Self::Cpu => Halves::Unpacked,
-            Self::Cuda => Halves::AsTheyLie,
-            Self::Model => plan.cluster.device.halves(),
         }
     }
 }

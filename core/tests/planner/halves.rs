@@ -1,8 +1,9 @@
 //! Memory of values in two bytes: processors unpack what they compute with, GPUs take it as it lies.
 
 use pipewright_core::cost::{Cluster, Halves};
-use pipewright_core::graph::Precision;
+use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::graph::presets::Preset;
+use pipewright_core::graph::{Op, Precision};
 use pipewright_core::plan::{Draft, Kernel, Model, Operand, Plan, StageProgram};
 use pipewright_core::predict::{Prediction, predict, predict_with};
 
@@ -100,4 +101,29 @@ fn partial_sums_have_room_for_hosts() {
         sums += 1;
     }
     assert!(sums > 0, "a tensor group adds something up");
+}
+
+/// Devices mask a rectifier's gradient in the kernel of the pooling's behind it, which reads while it writes.
+#[test]
+fn a_pooling_reads_until_the_rectifier_has_its_gradient() {
+    for (cluster, apart) in [("h100", true), ("laptop", false)] {
+        let plan = plan("vgg16:32", cluster, |draft| draft.training.precision = Precision::F32);
+        let graph = plan.model.graph().unwrap();
+        let prediction = predict(&plan).unwrap();
+        let op = |kernel: &Kernel| &graph.node(kernel.node).op;
+        let kernels: Vec<&Kernel> = kernels(&prediction).collect();
+        let pairs: Vec<&[&Kernel]> = (kernels.windows(2))
+            .filter(|pair| pair.iter().all(|k| k.kind == ComputationKind::InputGradient))
+            .filter(|pair| matches!(op(pair[0]), Op::MaxPool2d { .. }))
+            .filter(|pair| matches!(op(pair[1]), Op::Relu))
+            .collect();
+        assert_eq!(pairs.len(), 5, "{cluster}");
+        let overlap = |a: &Operand, b: &Operand| {
+            let [a_end, b_end] = [a, b].map(|operand| operand.offset + operand.bytes);
+            a.area == b.area && a.offset < b_end && b.offset < a_end
+        };
+        let writes_there =
+            |pair: &&[&Kernel]| pair[0].reads.iter().any(|read| overlap(read, &pair[1].writes[0]));
+        assert_eq!(!pairs.iter().any(writes_there), apart, "{cluster}");
+    }
 }

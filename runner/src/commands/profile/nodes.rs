@@ -75,6 +75,26 @@ fn column(kind: ComputationKind) -> Option<usize> {
     }
 }
 
+/// The whole model as one stage, with the backward pass in one piece, and split.
+fn programs((plan, graph, device): (&Plan, &Graph, &Device), samples: u64) -> [Program; 2] {
+    [ScheduleKind::GPipe, ScheduleKind::ZbH1].map(|schedule| {
+        let schedule = schedule.generate(1, 1).expect("one of each is a schedule");
+        let inputs = Inputs {
+            graph,
+            cuts: &[],
+            schedule: &schedule,
+            samples,
+            data_parallel: DataParallel::default(),
+            communication: &Communication::default(),
+            cluster: &plan.cluster,
+            optimizer: plan.optimizer,
+            training: plan.training,
+            halves: device.halves(),
+        };
+        lower(&inputs, &training_graphs(&inputs)).remove(0)
+    })
+}
+
 /// The whole model as one stage, one micro-batch of `samples` at a time; by node, on rank 0.
 fn measure_size<T: Transport>(
     transport: &mut T,
@@ -85,23 +105,7 @@ fn measure_size<T: Transport>(
 ) -> Result<Option<Vec<Sample>>, Failure> {
     let failed = |e: TransportError| Failure::new(Code::Failed, e.to_string());
     let data_parallel = DataParallel::default();
-    // With the backward pass in one piece, and split.
-    let programs = [ScheduleKind::GPipe, ScheduleKind::ZbH1].map(|schedule| {
-        let schedule = schedule.generate(1, 1).expect("one of each is a schedule");
-        let inputs = Inputs {
-            graph,
-            cuts: &[],
-            schedule: &schedule,
-            samples,
-            data_parallel,
-            communication: &Communication::default(),
-            cluster: &plan.cluster,
-            optimizer: plan.optimizer,
-            training: plan.training,
-            halves: device.halves(),
-        };
-        lower(&inputs, &training_graphs(&inputs)).remove(0)
-    });
+    let programs = programs((plan, graph, device), samples);
     let needs =
         programs.iter().map(|p| p.arena).max().unwrap_or_default() * u64::from(effort.copies);
     let fits = available_memory().is_none_or(|available| needs <= available);

@@ -102,7 +102,7 @@ fn sums_in_hosts(plan: &Plan) -> bool {
 }
 
 /// A way, or why there is none.
-type Found = Result<Box<dyn Fabric>, String>;
+type FabricOrWhy = Result<Box<dyn Fabric>, String>;
 
 fn disagrees(source: TransportError) -> RunError {
     RunError::Agreement { step: 0, source }
@@ -126,7 +126,11 @@ fn routes<T: Transport>(
 }
 
 /// By NCCL.
-fn by_nccl<T: Transport>(run: &Run, transport: &mut T, ends: Ends) -> Result<Found, RunError> {
+fn by_nccl<T: Transport>(
+    run: &Run,
+    transport: &mut T,
+    ends: Ends,
+) -> Result<FabricOrWhy, RunError> {
     let (routes, member) = match routes(run, transport, &ends.gpu)? {
         Ok(found) => found,
         Err(why) => return Ok(Err(why)),
@@ -147,7 +151,7 @@ fn by_shared_memory<T: Transport>(
     run: &Run,
     transport: &mut T,
     ends: Ends,
-) -> Result<Found, RunError> {
+) -> Result<FabricOrWhy, RunError> {
     let (routes, member) = match routes(run, transport, &ends.gpu)? {
         Ok(found) => found,
         Err(why) => return Ok(Err(why)),
@@ -179,7 +183,7 @@ fn connected<T: Transport, W: Wires + 'static>(
     transport: &mut T,
     wires: W,
     routes: &Routes,
-) -> Result<Found, RunError> {
+) -> Result<FabricOrWhy, RunError> {
     let how = (run.given_up(transport.rank()), Limits::default());
     match connect(wires, transport, routes, how).map_err(disagrees)? {
         Ok(fabric) => Ok(Ok(Box::new(fabric))),

@@ -29,7 +29,7 @@ KERNEL(copy_of_peer, Peers) {
     const u8 *from = of_peer(a, 0);
     u8 *out = (u8 *)a.out;
     u64 packs = ((u64)from | (u64)out) % 16 == 0 ? a.count / 16 : 0;
-    FOR_EACH_ITEM(i, packs) ((float4 *)out)[i] = ((const float4 *)from)[i];
+    FOR_EACH_ITEM(i, packs) ((Pack<f32> *)out)[i] = ((const Pack<f32> *)from)[i];
     for (u64 i = 8 * packs + first_item(); i < a.count / 2; i += item_step()) {
         ((u16 *)out)[i] = ((const u16 *)from)[i];
     }

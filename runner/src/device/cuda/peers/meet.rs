@@ -3,7 +3,7 @@
 use crate::device::DevicePtr;
 use crate::device::cuda::kernels::MOST_PEERS;
 use crate::device::cuda::nccl::Member;
-use crate::transport::{ReduceOp, Transport, TransportError};
+use crate::transport::{REDUCE_MAX, ReduceOp, Transport, TransportError};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -117,7 +117,7 @@ fn all<T: Transport + ?Sized>(transport: &mut T, own: &Card) -> Result<Vec<Card>
     for (to, byte) in bytes[CARD * rank..].iter_mut().zip(&text) {
         *to = f64::from(*byte);
     }
-    transport.all_reduce(&mut bytes, ReduceOp::Sum)?;
+    bytes.chunks_mut(REDUCE_MAX).try_for_each(|part| transport.all_reduce(part, ReduceOp::Sum))?;
     let read = |card: &[f64]| {
         let text: Vec<u8> = card.iter().map(|byte| *byte as u8).take_while(|b| *b != 0).collect();
         serde_json::from_slice(&text).expect("written by the same program")

@@ -25,6 +25,7 @@ use super::nccl::{Broken, Event, Id, Seat, Stream, Wires};
 use crate::device::{DevicePtr, Rooted};
 use crate::transport::Collective;
 use pipewright_core::plan::{Precision, Region};
+use pipewright_core::units::Bytes;
 
 /// Bytes of an entry: the place of what a rank offers, then its turn.
 const ENTRY: u64 = 16;
@@ -64,6 +65,15 @@ struct Line {
     has_ended: bool,
 }
 
+/// An end of a line.
+#[derive(Clone, Copy)]
+struct LineEnd {
+    /// The line's number.
+    line: usize,
+    /// Whose end, of the line's ranks.
+    place: usize,
+}
+
 impl Line {
     /// The places of the others.
     fn others(&self) -> impl Iterator<Item = usize> + use<> {
@@ -101,16 +111,16 @@ impl<S: Streams> SharedDevice<S> {
         line.turn
     }
 
-    /// Tells a place of a line that this rank's turn has come, and what it offers.
+    /// Tells another end of a line that this rank's turn has come, and what it offers.
     fn tell(
         &mut self,
-        (number, to): (usize, usize),
+        to: LineEnd,
         turn: u32,
         offer: Option<Region>,
         on: Stream,
     ) -> Result<(), Broken> {
-        let line = self.line(number);
-        let entry = self.entry(line.ranks[to], number, line.place);
+        let line = self.line(to.line);
+        let entry = self.entry(line.ranks[to.place], to.line, line.place);
         if let Some(Region { offset, .. }) = offer {
             self.streams.write(entry, offset.0 as u32, on)?;
             self.streams.write(entry.after(4), (offset.0 >> 32) as u32, on)?;
@@ -118,14 +128,9 @@ impl<S: Streams> SharedDevice<S> {
         self.streams.write(entry.after(TURN), turn, on)
     }
 
-    /// Waits for the turn of a place.
-    fn hear(
-        &mut self,
-        (number, from): (usize, usize),
-        turn: u32,
-        on: Stream,
-    ) -> Result<(), Broken> {
-        let entry = self.entry(self.rank, number, from);
+    /// Waits for the turn of another end.
+    fn hear(&mut self, from: LineEnd, turn: u32, on: Stream) -> Result<(), Broken> {
+        let entry = self.entry(self.rank, from.line, from.place);
         self.streams.until(entry.after(TURN), turn, on)
     }
 
@@ -134,10 +139,10 @@ impl<S: Streams> SharedDevice<S> {
         let turn = self.turn(number, on);
         let others = self.line(number).others();
         for to in others {
-            self.tell((number, to), turn, offer, on)?;
+            self.tell(LineEnd { line: number, place: to }, turn, offer, on)?;
         }
         let mut others = self.line(number).others();
-        others.try_for_each(|from| self.hear((number, from), turn, on))
+        others.try_for_each(|place| self.hear(LineEnd { line: number, place }, turn, on))
     }
 
     /// What the rank of a place offers, and `own` on this rank.
@@ -155,15 +160,16 @@ impl<S: Streams> SharedDevice<S> {
     /// Part of a region: values `first` on, `count` of them, added up from all ranks, the root's first.
     fn add_up(
         &mut self,
-        (number, root): (usize, usize),
+        root: LineEnd,
         storage: Storage,
         part: &Part,
         on: Stream,
     ) -> Result<(), Broken> {
         let own = self.at(part.region);
-        let all = 0..self.line(number).ranks.len();
-        let order = std::iter::once(root).chain(all.filter(|place| *place != root));
-        let peers: Vec<Peer> = order.map(|place| self.peer(number, place, own)).collect();
+        let all = 0..self.line(root.line).ranks.len();
+        let others = all.filter(|place| *place != root.place);
+        let order = std::iter::once(root.place).chain(others);
+        let peers: Vec<Peer> = order.map(|place| self.peer(root.line, place, own)).collect();
         let count = part.region.bytes.0 / storage.bytes();
         self.streams.launch(&sum(storage, &peers, part.from, own, count), on)
     }
@@ -199,7 +205,7 @@ impl<S: Streams> SharedDevice<S> {
                 let share = |region: Region, place| part(share(region, storage, place, ranks));
                 let all = || some.clone().map(|value| value.region);
                 for own in all().map(|region| share(region, own)).filter(Part::is_some) {
-                    self.add_up((number, 0), storage, &own, on)?;
+                    self.add_up(LineEnd { line: number, place: 0 }, storage, &own, on)?;
                 }
                 self.meet(number, None, on)?;
                 for place in self.line(number).others() {
@@ -210,7 +216,12 @@ impl<S: Streams> SharedDevice<S> {
             }
             Collective::Reduce => {
                 for value in some.filter(|value| value.root as usize == own) {
-                    self.add_up((number, own), storage, &part(value.region), on)?;
+                    self.add_up(
+                        LineEnd { line: number, place: own },
+                        storage,
+                        &part(value.region),
+                        on,
+                    )?;
                 }
             }
             Collective::Broadcast => {
@@ -260,10 +271,7 @@ fn share(region: Region, storage: Storage, place: usize, ranks: usize) -> Region
     let size = storage.bytes();
     let each = (region.bytes.0 / size).div_ceil(ranks as u64).next_multiple_of(SHARE) * size;
     let [begin, end] = [place, place + 1].map(|at| (each * at as u64).min(region.bytes.0));
-    Region {
-        offset: region.offset + pipewright_core::units::Bytes(begin),
-        bytes: pipewright_core::units::Bytes(end - begin),
-    }
+    Region { offset: region.offset + Bytes(begin), bytes: Bytes(end - begin) }
 }
 
 impl<S: Streams> Wires for SharedDevice<S> {
@@ -320,15 +328,15 @@ impl<S: Streams> Wires for SharedDevice<S> {
     }
 
     fn send(&mut self, comm: usize, to: u32, region: Region, on: Stream) -> Result<(), Broken> {
-        let (to, turn) = ((comm, to as usize), self.turn(comm, on));
+        let (to, turn) = (LineEnd { line: comm, place: to as usize }, self.turn(comm, on));
         self.tell(to, turn, Some(region), on)?;
         self.hear(to, turn, on)
     }
 
     fn receive(&mut self, comm: usize, from: u32, into: Region, on: Stream) -> Result<(), Broken> {
-        let (from, turn) = ((comm, from as usize), self.turn(comm, on));
+        let (from, turn) = (LineEnd { line: comm, place: from as usize }, self.turn(comm, on));
         self.hear(from, turn, on)?;
-        self.take(comm, from.1, &Part { region: into, from: 0 }, on)?;
+        self.take(comm, from.place, &Part { region: into, from: 0 }, on)?;
         self.tell(from, turn, None, on)
     }
 
@@ -381,7 +389,6 @@ impl<S: Streams> Wires for SharedDevice<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pipewright_core::units::Bytes;
 
     #[test]
     fn shares_are_all_of_a_region() {
