@@ -4,7 +4,7 @@ use super::{Chosen, Question, cuts, recompute};
 use crate::args::{Order, Recompute};
 use crate::commands::words::counted;
 use crate::failure::{Code, Failure};
-use pipewright_core::plan::{Draft, Plan};
+use pipewright_core::plan::{Draft, Plan, Program, StageProgram};
 use pipewright_core::predict::{
     Borders, FitError, Prediction, Steady, USUAL, automatic_plan, best_split, plans, steady,
 };
@@ -251,11 +251,22 @@ fn recompute_full(
 /// Plans that do not fit: first those that may be the fastest once they do, few of them alike, then the
 /// others as the search has them.
 fn in_order_of_promise(full: Vec<Ranked>) -> Vec<Ranked> {
-    // A stage that computes all of its forward pass again takes about a third more.
+    // A stage that computes all of its forward pass again takes about a third more, and twice that where both parts of a
+    // backward pass need it.
     let promise = |ranked: &Ranked| {
-        let (peak, step) = (ranked.peak(), u128::from(ranked.step().0));
-        let lacks = peak.saturating_sub(ranked.plan.cluster.device.memory);
-        step + step * u128::from(lacks.0) / (3 * u128::from(peak.0.max(1)))
+        let memory = ranked.plan.cluster.device.memory;
+        let lack = |program: &Program| {
+            let goes = program.arena.saturating_sub(program.persistent);
+            1000 * u128::from(program.arena.saturating_sub(memory).0) / u128::from(goes.0.max(1))
+        };
+        let programs = &ranked.prediction.programs;
+        let lack = programs.iter().map(lack).max().unwrap_or(0);
+        let splits =
+            |stage: &StageProgram| (stage.input_gradient_end as usize) < stage.kernels.len();
+        let is_split = programs.iter().flat_map(|program| &program.stages).any(splits);
+        let thirds = if is_split { 2 } else { 1 };
+        let step = u128::from(ranked.step().0);
+        step + step * thirds * lack / 3000
     };
     let mut order: Vec<usize> = (0..full.len()).collect();
     order.sort_by_key(|at| promise(&full[*at]));
