@@ -106,7 +106,7 @@ mod tests {
         );
         let html = lanes(&a, &b);
         assert_eq!((html.matches("<tr>").count(), html.matches("<td").count()), (4, 16));
-        assert!(html.contains("▲ 76.0 GiB"), "lane 0 is nearly full: {html}");
+        assert!(html.contains("▲ 77.4 GiB"), "lane 0 is nearly full: {html}");
     }
 
     #[test]
