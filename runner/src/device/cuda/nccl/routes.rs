@@ -8,7 +8,7 @@
 //!
 //! Hosts whose ranks sum before they encode ([`Share`]) have two communicators for each group: one adds up,
 //! one hands out. The order of either is that in which sums begin, on all ranks; how the two are mixed
-//! depends on when a rank's program waits for which sum.
+//! follows from their program.
 
 use pipewright_core::compress::share::Share;
 use pipewright_core::ids::LaneId;
