@@ -6,9 +6,9 @@ use crate::graph::Op;
 use crate::graph::autodiff::{Computation, ComputationKind, TrainingGraph};
 use crate::ids::ValueId;
 
-/// Computations before which values would end, but for the kernel that does both: the gradient of a rectifier is masked
-/// by that of the pooling behind it, which reads a pooled place for several of the rectifier's. Everything else that
-/// devices do together (`runner/src/device/fused_group.rs`) reads an element where it writes it.
+/// Values that outlive their last reader, each with the computation until which it lives. A device does the gradients of
+/// a pooling and of the ReLU before it in one kernel, which writes the latter while it still reads what the former reads.
+/// Whatever else is done together (`runner/src/device/fused_group.rs`) reads an element where it writes it.
 pub(in crate::plan) fn held(inputs: &Inputs, graph: &TrainingGraph) -> Vec<(usize, ValueId)> {
     let mut held = vec![];
     if inputs.halves == Halves::Unpacked {
