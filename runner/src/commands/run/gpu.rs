@@ -77,8 +77,11 @@ fn fabric<T: Transport>(
     }
     let found = match run.transport {
         TransportKind::Mpi | TransportKind::Local => Err("as asked for".into()),
-        TransportKind::Auto | TransportKind::Nccl => by_nccl(run, transport, ends)?,
-        TransportKind::Ipc => by_shared_memory(run, transport, ends)?,
+        way => match (routes(run, transport, &ends.gpu)?, way) {
+            (Err(why), _) => Err(why),
+            (Ok(between), TransportKind::Ipc) => by_shared_memory(run, transport, ends, between)?,
+            (Ok(between), _) => by_nccl(run, transport, ends, between)?,
+        },
     };
     let why = match (found, run.transport) {
         (Ok(fabric), _) => {
@@ -130,11 +133,8 @@ fn by_nccl<T: Transport>(
     run: &Run,
     transport: &mut T,
     ends: Ends,
+    (routes, member): (Routes, Member),
 ) -> Result<FabricOrWhy, RunError> {
-    let (routes, member) = match routes(run, transport, &ends.gpu)? {
-        Ok(found) => found,
-        Err(why) => return Ok(Err(why)),
-    };
     let refusal = may(transport, &member).map_err(disagrees)?;
     let api = Api::of_system();
     let api = match (refusal, api) {
@@ -151,11 +151,8 @@ fn by_shared_memory<T: Transport>(
     run: &Run,
     transport: &mut T,
     ends: Ends,
+    (routes, member): (Routes, Member),
 ) -> Result<FabricOrWhy, RunError> {
-    let (routes, member) = match routes(run, transport, &ends.gpu)? {
-        Ok(found) => found,
-        Err(why) => return Ok(Err(why)),
-    };
     let (rank, mut shared, lines) = (transport.rank(), ends.shared, routes.lines.len());
     let handle = |at: DevicePtr| match run.are_processes {
         true => shared.handle(at),

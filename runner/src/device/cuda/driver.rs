@@ -10,6 +10,7 @@ mod marks;
 mod modules;
 mod pinned;
 mod places;
+pub mod queues;
 mod shared;
 mod watch;
 

@@ -1,22 +1,19 @@
 //! Streams of ranks that share a GPU, and memory that they open of each other.
 
-use super::{Driver, Marks};
+use super::Driver;
+use super::queues::{Queues, broken};
 use crate::device::DevicePtr;
 use crate::device::cuda::kernels::{Launch, Source};
 use crate::device::cuda::nccl::{Broken, Event, Stream};
 use crate::device::cuda::peers::{Handle, Release, Streams};
-use cudarc::driver::{CudaContext, CudaEvent, CudaStream, DriverError, result, sys};
+use cudarc::driver::{result, sys};
 use std::collections::BTreeMap;
 use std::ffi::{c_char, c_void};
-use std::sync::Arc;
 
-/// The first stream computes.
+/// Queues of a rank, and what it has of others.
 pub struct SharedStreams {
-    context: Arc<CudaContext>,
-    streams: Vec<Arc<CudaStream>>,
-    events: Vec<CudaEvent>,
+    queues: Queues,
     functions: BTreeMap<(Source, String), sys::CUfunction>,
-    marks: Marks,
     /// Where other processes' memory is mapped.
     opened: Vec<sys::CUdeviceptr>,
 }
@@ -24,42 +21,29 @@ pub struct SharedStreams {
 // SAFETY: as for the driver.
 unsafe impl Send for SharedStreams {}
 
-fn broken(error: DriverError) -> Broken {
-    let text = error.error_string().map(|text| text.to_string_lossy().into_owned());
-    Broken { why: text.unwrap_or_else(|_| format!("{:?}", error.0)), lost: false }
-}
-
 impl Driver {
     /// Its streams, for messages between ranks that share it.
     pub fn shared(&self) -> SharedStreams {
         SharedStreams {
-            context: self.context.clone(),
-            streams: vec![self.stream.clone()],
-            events: vec![],
+            queues: Queues::new(self.stream.clone(), self.marks.clone()),
             functions: self.functions.clone(),
-            marks: self.marks.clone(),
             opened: vec![],
         }
     }
 }
 
 impl SharedStreams {
-    fn on(&self, stream: Stream) -> Result<sys::CUstream, Broken> {
-        self.context.bind_to_thread().map_err(broken)?;
-        Ok(self.streams[stream.0].cu_stream())
-    }
-
     /// So many bytes of zeros that ranks may write to as long as a process has them: they are its until it ends.
     ///
     /// # Errors
     /// When the device has not so much memory.
     pub fn page(&self, bytes: u64) -> Result<DevicePtr, Broken> {
-        self.on(Stream::COMPUTES)?;
+        self.queues.on(Stream::COMPUTES)?;
         // SAFETY: nobody frees it; nobody knows it before this returns.
         unsafe {
             let page = result::malloc_sync(bytes as usize).map_err(broken)?;
             sys::cuMemsetD8_v2(page, 0, bytes as usize).result().map_err(broken)?;
-            self.context.synchronize().map_err(broken)?;
+            self.queues.context.synchronize().map_err(broken)?;
             Ok(DevicePtr(page))
         }
     }
@@ -69,7 +53,7 @@ impl SharedStreams {
     /// # Errors
     /// When the driver does not share it: not on every system it does.
     pub fn handle(&self, at: DevicePtr) -> Result<Handle, Broken> {
-        self.on(Stream::COMPUTES)?;
+        self.queues.on(Stream::COMPUTES)?;
         let (mut base, mut bytes) = (0, 0);
         let mut word = sys::CUipcMemHandle { reserved: [0; 64] };
         // SAFETY: they write what they are given room for; the memory is allocated.
@@ -88,7 +72,7 @@ impl SharedStreams {
     /// # Errors
     /// When the driver does not open it, in another container say.
     pub fn open(&mut self, handle: &Handle) -> Result<DevicePtr, Broken> {
-        self.on(Stream::COMPUTES)?;
+        self.queues.on(Stream::COMPUTES)?;
         let mut word = sys::CUipcMemHandle { reserved: [0; 64] };
         for (to, byte) in word.reserved.iter_mut().zip(&handle.word) {
             *to = *byte as c_char;
@@ -104,43 +88,31 @@ impl SharedStreams {
 
 impl Streams for SharedStreams {
     fn stream(&mut self) -> Result<Stream, Broken> {
-        // As for NCCL: before computations.
-        self.on(Stream::COMPUTES)?;
-        let (_, first) = result::stream::get_priority_range().map_err(broken)?;
-        self.streams.push(self.context.new_stream_with_priority(first).map_err(broken)?);
-        Ok(Stream(self.streams.len() - 1))
+        self.queues.stream()
     }
 
     fn event(&mut self) -> Result<Event, Broken> {
-        self.events.push(self.context.new_event(None).map_err(broken)?);
-        Ok(Event(self.events.len() - 1))
+        self.queues.event()
     }
 
     fn record(&mut self, event: Event, on: Stream) -> Result<(), Broken> {
-        self.events[event.0].record(&self.streams[on.0]).map_err(broken)
+        self.queues.record(event, on)
     }
 
     fn wait(&mut self, event: Event, stream: Stream) -> Result<(), Broken> {
-        self.streams[stream.0].wait(&self.events[event.0]).map_err(broken)
+        self.queues.wait(event, stream)
     }
 
     fn is_idle(&mut self, stream: Stream) -> Result<bool, Broken> {
-        let stream = self.on(stream)?;
-        // SAFETY: the stream is ours.
-        match unsafe { sys::cuStreamQuery(stream) }.result() {
-            Ok(()) => Ok(true),
-            Err(DriverError(sys::CUresult::CUDA_ERROR_NOT_READY)) => Ok(false),
-            Err(error) => Err(broken(error)),
-        }
+        self.queues.is_idle(stream)
     }
 
     fn mark(&mut self, number: usize, on: Stream) -> Result<(), Broken> {
-        self.on(on)?;
-        self.marks.record(number, &self.streams[on.0]).map_err(broken)
+        self.queues.mark(number, on)
     }
 
     fn write(&mut self, at: DevicePtr, number: u32, on: Stream) -> Result<(), Broken> {
-        let stream = self.on(on)?;
+        let stream = self.queues.on(on)?;
         let flags = sys::CUstreamWriteValue_flags::CU_STREAM_WRITE_VALUE_DEFAULT as u32;
         // SAFETY: a number of a page, which lives as long as its process.
         unsafe { sys::cuStreamWriteValue32_v2(stream, at.0, number, flags) }
@@ -149,14 +121,14 @@ impl Streams for SharedStreams {
     }
 
     fn until(&mut self, at: DevicePtr, number: u32, on: Stream) -> Result<(), Broken> {
-        let stream = self.on(on)?;
+        let stream = self.queues.on(on)?;
         let flags = sys::CUstreamWaitValue_flags::CU_STREAM_WAIT_VALUE_GEQ as u32;
         // SAFETY: as above.
         unsafe { sys::cuStreamWaitValue32_v2(stream, at.0, number, flags) }.result().map_err(broken)
     }
 
     fn launch(&mut self, launch: &Launch, on: Stream) -> Result<(), Broken> {
-        let stream = self.on(on)?;
+        let stream = self.queues.on(on)?;
         let key = (launch.source, launch.kernel.clone());
         let function = self.functions.get(&key).expect("all kernels were loaded");
         let [x, y, z] = launch.grid;
@@ -170,7 +142,7 @@ impl Streams for SharedStreams {
     }
 
     fn release(&mut self, at: DevicePtr, apart: u64, count: u64, number: u32) -> Release {
-        let context = self.context.clone();
+        let context = self.queues.context.clone();
         Box::new(move || {
             // Where that fails, the process ends.
             let _ = context.bind_to_thread();
@@ -185,7 +157,7 @@ impl Streams for SharedStreams {
     }
 
     fn close(&mut self) -> Result<(), Broken> {
-        self.on(Stream::COMPUTES)?;
+        self.queues.on(Stream::COMPUTES)?;
         // Pages stay: numbers are still on their way.
         for at in self.opened.drain(..).step_by(2) {
             // SAFETY: opened here, and no stream of ours reads it any more.

@@ -6,9 +6,10 @@
 use super::wires::{Broken, Event, Id, Seat, Stream, Wires};
 use crate::device::Rooted;
 use crate::device::cuda::driver::Marks;
+use crate::device::cuda::driver::queues::Queues;
 use crate::device::cuda::kernels::{DevicePtr, Storage};
 use crate::transport::Collective;
-use cudarc::driver::{CudaContext, CudaEvent, CudaStream, DriverError, result, sys as driver};
+use cudarc::driver::{CudaStream, sys as driver};
 use cudarc::nccl::sys::{
     ncclComm_t, ncclConfig_t, ncclDataType_t, ncclRedOp_t, ncclResult_t, ncclUniqueId,
 };
@@ -247,13 +248,9 @@ unsafe impl Send for Comm {}
 /// Communicators of a GPU.
 pub struct Cuda {
     api: &'static Api,
-    context: Arc<CudaContext>,
-    /// The first one computes.
-    streams: Vec<Arc<CudaStream>>,
-    events: Vec<CudaEvent>,
+    queues: Queues,
     /// Where the rank's arena begins.
     arena: DevicePtr,
-    marks: Marks,
     /// Those that are not freed.
     comms: Arc<Mutex<Vec<Comm>>>,
 }
@@ -265,18 +262,12 @@ impl Cuda {
         computes: Arc<CudaStream>,
         (arena, marks): (DevicePtr, Marks),
     ) -> Self {
-        let context = computes.context().clone();
-        let (streams, comms) = (vec![computes], Arc::default());
-        Self { api, context, streams, events: vec![], arena, marks, comms }
+        let queues = Queues::new(computes, marks);
+        Self { api, queues, arena, comms: Arc::default() }
     }
 
     fn at(&self, region: Region) -> *mut c_void {
         self.arena.after(region.offset.0).0 as *mut c_void
-    }
-
-    fn on(&self, stream: Stream) -> Result<driver::CUstream, Broken> {
-        self.context.bind_to_thread().map_err(of_driver)?;
-        Ok(self.streams[stream.0].cu_stream())
     }
 
     /// A call that moves bytes.
@@ -289,7 +280,7 @@ impl Cuda {
         region: Region,
         stream: Stream,
     ) -> Result<(), Broken> {
-        let (stream, bytes) = (self.on(stream)?, ncclDataType_t::ncclUint8);
+        let (stream, bytes) = (self.queues.on(stream)?, ncclDataType_t::ncclUint8);
         // SAFETY: the region is one of the arena, which outlives this; streams and events keep others from
         // it meanwhile.
         let said = unsafe {
@@ -308,7 +299,7 @@ impl Cuda {
         storage: Storage,
         on: Stream,
     ) -> Result<(), Broken> {
-        let (at, stream, root) = (self.at(region), self.on(on)?, root as c_int);
+        let (at, stream, root) = (self.at(region), self.queues.on(on)?, root as c_int);
         let float = match storage {
             Storage::F32 => ncclDataType_t::ncclFloat32,
             Storage::Bf16 => ncclDataType_t::ncclBfloat16,
@@ -354,11 +345,6 @@ impl Cuda {
     }
 }
 
-fn of_driver(error: DriverError) -> Broken {
-    let text = error.error_string().map(|text| text.to_string_lossy().into_owned());
-    Broken { why: text.unwrap_or_else(|_| format!("{:?}", error.0)), lost: false }
-}
-
 impl Wires for Cuda {
     type Comm = Comm;
 
@@ -371,7 +357,7 @@ impl Wires for Cuda {
     }
 
     fn begin(&mut self, seat: Seat) -> Result<Comm, Broken> {
-        self.on(Stream::COMPUTES)?;
+        self.queues.on(Stream::COMPUTES)?;
         let comm = self.api.begin(seat.id, seat.place, seat.ranks.len() as u32)?;
         self.comms.lock().unwrap_or_else(PoisonError::into_inner).push(comm);
         Ok(comm)
@@ -382,35 +368,23 @@ impl Wires for Cuda {
     }
 
     fn stream(&mut self) -> Result<Stream, Broken> {
-        // Before computations: else a message's blocks wait for a wave of theirs, and its sender with them.
-        self.on(Stream::COMPUTES)?;
-        let (_, first) = result::stream::get_priority_range().map_err(of_driver)?;
-        let stream = self.context.new_stream_with_priority(first).map_err(of_driver)?;
-        self.streams.push(stream);
-        Ok(Stream(self.streams.len() - 1))
+        self.queues.stream()
     }
 
     fn event(&mut self) -> Result<Event, Broken> {
-        self.events.push(self.context.new_event(None).map_err(of_driver)?);
-        Ok(Event(self.events.len() - 1))
+        self.queues.event()
     }
 
     fn record(&mut self, event: Event, on: Stream) -> Result<(), Broken> {
-        self.events[event.0].record(&self.streams[on.0]).map_err(of_driver)
+        self.queues.record(event, on)
     }
 
     fn wait(&mut self, event: Event, stream: Stream) -> Result<(), Broken> {
-        self.streams[stream.0].wait(&self.events[event.0]).map_err(of_driver)
+        self.queues.wait(event, stream)
     }
 
     fn is_idle(&mut self, stream: Stream) -> Result<bool, Broken> {
-        let stream = self.on(stream)?;
-        // SAFETY: the stream is ours.
-        match unsafe { driver::cuStreamQuery(stream) }.result() {
-            Ok(()) => Ok(true),
-            Err(DriverError(driver::CUresult::CUDA_ERROR_NOT_READY)) => Ok(false),
-            Err(error) => Err(of_driver(error)),
-        }
+        self.queues.is_idle(stream)
     }
 
     fn send(&mut self, comm: Comm, to: u32, region: Region, on: Stream) -> Result<(), Broken> {
@@ -435,24 +409,12 @@ impl Wires for Cuda {
         }
     }
 
-    fn join_shards(
-        &mut self,
-        comm: Comm,
-        call: Collective,
-        shards: &[Region],
-        on: Stream,
-    ) -> Result<(), Broken> {
-        let values = (0..).zip(shards).map(|(root, region)| Rooted { root, region: *region });
-        self.group(comm, call, values, Storage::F32, on)
-    }
-
     fn mark(&mut self, number: usize, on: Stream) -> Result<(), Broken> {
-        self.on(on)?;
-        self.marks.record(number, &self.streams[on.0]).map_err(of_driver)
+        self.queues.mark(number, on)
     }
 
     fn end(&mut self, Comm(comm): Comm) -> Result<(), Broken> {
-        self.on(Stream::COMPUTES)?;
+        self.queues.on(Stream::COMPUTES)?;
         // SAFETY: nothing is started in it any more.
         let said = unsafe { (self.api.finalize)(comm) };
         self.api.told("end", comm, said)
@@ -465,7 +427,7 @@ impl Wires for Cuda {
     }
 
     fn abort(&mut self) -> Box<dyn FnOnce() + Send> {
-        let (api, context, comms) = (self.api, self.context.clone(), self.comms.clone());
+        let (api, context, comms) = (self.api, self.queues.context.clone(), self.comms.clone());
         Box::new(move || {
             // Where that fails, giving up does not need it everywhere.
             let _ = context.bind_to_thread();

@@ -113,7 +113,10 @@ pub trait Wires: Send {
         call: Collective,
         shards: &[Region],
         stream: Stream,
-    ) -> Result<(), Broken>;
+    ) -> Result<(), Broken> {
+        let values = (0..).zip(shards).map(|(root, region)| Rooted { root, region: *region });
+        self.join(comm, call, &values.collect::<Vec<_>>(), Precision::F32, stream)
+    }
 
     /// Where a stream is now is mark `number` of the device, for who encodes there.
     fn mark(&mut self, number: usize, on: Stream) -> Result<(), Broken>;

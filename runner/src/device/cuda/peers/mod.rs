@@ -351,18 +351,6 @@ impl<S: Streams> Wires for SharedDevice<S> {
         self.call(comm, call, values, precision.into(), on)
     }
 
-    fn join_shards(
-        &mut self,
-        comm: usize,
-        call: Collective,
-        shards: &[Region],
-        on: Stream,
-    ) -> Result<(), Broken> {
-        let rooted = |(root, region): (u32, &Region)| Rooted { root, region: *region };
-        let values: Vec<Rooted> = (0..).zip(shards).map(rooted).collect();
-        self.call(comm, call, &values, Storage::F32, on)
-    }
-
     fn mark(&mut self, number: usize, on: Stream) -> Result<(), Broken> {
         self.streams.mark(number, on)
     }
