@@ -11,8 +11,8 @@ use pipewright_runner::device::cuda::nccl::{
 use pipewright_runner::device::{Fabric, Rooted};
 use pipewright_runner::transport::local::{LocalTransport, local};
 use pipewright_runner::transport::{Collective, Transport, TransportError};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 const LONG: Duration = Duration::from_secs(300);
@@ -153,14 +153,16 @@ fn a_peer_dies_while_its_message_is_waited_for() {
 /// What is waited for elsewhere and fails ends this as well: others wait for what was begun here.
 #[test]
 fn a_wait_that_fails() {
-    let world = World::new(false);
+    let (world, begun) = (World::new(false), Barrier::new(2));
     let errors = both(&world, limits(), &Arc::default(), |rank, connected| {
         let mut nccl = connected.map_err(|e| e.0).unwrap();
         if rank == 1 {
             sum(&mut nccl, 64, 0);
             nccl.joined(0).unwrap();
+            begun.wait();
             return nccl.settle().unwrap_err();
         }
+        begun.wait();
         let gone = TransportError::Gone { rank: 7, call: "a test" };
         let mut asked = 0;
         let mut fails = || {
